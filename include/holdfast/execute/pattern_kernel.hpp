@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "holdfast/execute/detail/machine.hpp"
+#include "holdfast/execute/detail/origins.hpp"
+#include "holdfast/execute/kernel.hpp"
+#include "holdfast/execute/pattern.hpp"
+#include "holdfast/execute/pattern_fault.hpp"
+#include "holdfast/graph/in_place.hpp"
+
+namespace holdfast {
+
+/// A kernel that computes nothing and checks everything: each write leaves a pattern of its own,
+/// each read tests it.
+///
+/// What should be where follows from the program alone (`Origins`), so that faults of alias
+/// analysis show as well as those of lives, offsets, copies and order. A loop runs `trips` rounds;
+/// a conditional takes branch k mod n on its k-th visit, counted over all runs. After the first
+/// fault every call fails. Threads: as `plan_kernel` asks; figures between runs.
+class PatternKernel {
+ public:
+  PatternKernel(const PlannedProgram& program, PatternCheck check, std::uint32_t trips = 2)
+      : m_(*program.module),
+        check_(check),
+        trips_(trips),
+        rules_(m_),
+        origins_(m_,
+                 [&](ComputationId c) { return program.values->calls[c] == CallContext::frame; }),
+        stamps_(origins_.size(), 0),
+        writes_(origins_.size(), Write{}),
+        copies_(program.live->places.size(), Write{}),
+        places_(program.live->places),
+        counts_(m_.instructions.size(), 0),
+        pending_of_(m_.instructions.size(), IndexRange{}),
+        arenas_(program.plan->entry_arenas().size(), Block{}),
+        tops_(arenas_.size(), 0) {
+    std::uint32_t most = 1;
+    std::uint32_t pending = 0;
+    for (std::uint32_t k = 0; k < m_.instructions.size(); ++k) {
+      const Instruction& i = m_.instructions[k];
+      const auto id = static_cast<InstructionId>(k);
+      if (!origins_.has(id)) continue;
+      most = std::max(most, m_.shapes.node_count(i.shape));
+      if (i.opcode == Opcode::conditional) {
+        branches_.push_back({id, static_cast<std::uint32_t>(taken_.size())});
+        taken_.resize(taken_.size() + i.called.count, 0);
+      }
+      if (!is_start(i.opcode)) continue;
+      pending_of_[k] = {pending, 0};
+      for (const InstructionId o : m_.operands(i)) pending += m_.shapes.node_count(m_[o].shape);
+    }
+    pending_.resize(pending, Pending{});
+    scratch_.resize(most, 0);
+  }
+
+  // -- what the executor asks
+  // ------------------------------------------------------------------------
+
+  [[nodiscard]] Error run(const KernelCall& call) noexcept {
+    const Opcode op = call.what().opcode;
+    for (const KernelArray& a : call.operands)
+      if (Error e = check(a, call.instruction); !e.ok()) return e;
+    if (Error e = check_pending(call); !e.ok()) return e;
+    if (Error e = check_overlaps(call); !e.ok()) return e;
+    for (const KernelArray& r : call.results) write(r), note(r.memory);
+    if (call.results.size() > 1)
+      for (const KernelArray& r : call.results)
+        if (Error e = check(r, call.instruction); !e.ok()) return e;
+    if (is_start(op)) remember(call);
+    return {};
+  }
+  [[nodiscard]] Error fill_constant(const KernelArray& array) noexcept {
+    return write(array), Error{};
+  }
+  [[nodiscard]] Result<bool> test_loop(const KernelCall& call) noexcept {
+    for (const KernelArray& a : call.operands)
+      if (Error e = check(a, call.instruction); !e.ok()) return e;
+    std::uint32_t& rounds = counts_[index_of(call.instruction)];
+    if (rounds++ < trips_) return true;
+    rounds = 0;
+    return false;
+  }
+  [[nodiscard]] Result<std::uint32_t> choose_branch(const KernelCall& call) noexcept {
+    for (const KernelArray& a : call.operands)
+      if (Error e = check(a, call.instruction); !e.ok()) return e;
+    const std::uint32_t branch = counts_[index_of(call.instruction)]++ % call.what().called.count;
+    const auto at =
+        std::lower_bound(branches_.begin(), branches_.end(), call.instruction,
+                         [](const Branches& b, InstructionId i) { return b.conditional < i; });
+    taken_[at->first + branch] = 1;
+    return branch;
+  }
+  void on_start(std::span<const Block> arenas) noexcept {
+    std::copy(arenas.begin(), arenas.end(), arenas_.begin());
+  }
+  /// Copies what loops carry, branches give and calls pass, as the program means it.
+  [[nodiscard]] Error on_control(const ControlPoint& point) noexcept {
+    const Instruction& i = m_[point.instruction];
+    switch (point.kind) {
+      case StepKind::loop_enter:
+        carry(point.instruction, m_.operands(i)[0]);
+        break;
+      case StepKind::loop_back:
+        carry(point.instruction, m_[m_.called(i)[0]].root);
+        break;
+      case StepKind::branch_end:
+        carry(point.instruction, m_[m_.called(i)[point.branch]].root);
+        break;
+      case StepKind::call:
+        for (std::size_t k = 0; k < i.operands.count; ++k)
+          carry(m_.parameters_of(m_.called(i)[0])[k], m_.operands(i)[k]);
+        break;
+      case StepKind::finish:
+        if (point.caller != no_id<InstructionId>) carry(point.caller, point.instruction);
+        break;
+      default:
+        break;
+    }
+    return {};
+  }
+  void on_move(const Move& move, Block to) noexcept {
+    note(to);
+    copies_[index_of(move.to)] = {to, next_stamp()};
+  }
+
+  // -- what its owner does
+  // ---------------------------------------------------------------------------
+
+  /// Chooses how much is tested; what was written fully passes both tests. Call it between runs.
+  void set_check(PatternCheck check) noexcept { check_ = check; }
+
+  /// Writes the pattern of a value that comes from outside: an argument.
+  void write(const KernelArray& array) noexcept {
+    if (array.memory.size == 0) return;
+    const std::uint32_t p = origins_.position(array.instruction, array.node);
+    const std::uint64_t stamp = next_stamp();
+    BytePattern(stamp).write(array.memory, check_);
+    writes_[p] = {array.memory, stamp};
+    std::atomic_ref(stamps_[p]).store(stamp, std::memory_order_relaxed);
+  }
+  /// Tests that a value is where it should be. Errors: internal; `fault` has the names.
+  [[nodiscard]] Error check(const KernelArray& array, InstructionId reader) noexcept {
+    if (array.memory.size == 0) return {};
+    const std::uint32_t p = origins_.origin(array.instruction, array.node);
+    const std::uint64_t stamp = std::atomic_ref(stamps_[p]).load(std::memory_order_relaxed);
+    if (stamp == 0)
+      return blame({PatternFault::Kind::never_written, reader, array.instruction, array.node,
+                    array.memory.size, 0});
+    return compare(array, stamp, reader);
+  }
+  /// Tests that every branch of every conditional was taken.
+  [[nodiscard]] bool has_taken_all_branches() const noexcept {
+    return std::find(taken_.begin(), taken_.end(), 0) == taken_.end();
+  }
+  /// How many values were tested.
+  [[nodiscard]] std::uint64_t values_checked() const noexcept {
+    return std::atomic_ref(checked_).load(std::memory_order_relaxed);
+  }
+  /// The highest byte written in each arena, over all runs, summed.
+  [[nodiscard]] Bytes measured_peak() const noexcept {
+    Bytes sum = 0;
+    for (const Bytes top : tops_) sum = saturating_add(sum, top);
+    return sum;
+  }
+  [[nodiscard]] const PatternFault& fault() const noexcept { return fault_; }
+
+ private:
+  struct Write {
+    Block to;
+    std::uint64_t stamp = 0;
+  };
+  /// An operand that an operation in two halves may read until it is done.
+  struct Pending {
+    KernelArray array;
+    std::uint64_t stamp = 0;
+  };
+  struct Branches {
+    InstructionId conditional{};
+    std::uint32_t first = 0;  // in taken_
+  };
+
+  const Module& m_;
+  PatternCheck check_;
+  const std::uint32_t trips_;
+  InPlaceRules rules_;
+  detail::Origins origins_;
+  std::vector<std::uint64_t> stamps_;  // by position: the write that it shows
+  std::vector<Write> writes_;          // by position: its last write
+  std::vector<Write> copies_;          // by place: the last copy to it
+  std::span<const Place> places_;
+  std::vector<std::uint32_t> counts_;  // by instruction: rounds of a loop, visits of a conditional
+  std::vector<IndexRange>
+      pending_of_;  // by instruction: its operands in pending_ while it is under way
+  std::vector<Pending> pending_;
+  std::vector<Branches> branches_;
+  std::vector<char> taken_;
+  std::vector<std::uint64_t> scratch_;
+  std::vector<Block> arenas_;
+  std::vector<Bytes> tops_;
+  mutable std::uint64_t checked_ = 0;
+  std::uint64_t last_stamp_ = 0;
+  std::mutex mutex_;  // guards fault_, rules_
+  PatternFault fault_;
+
+  static constexpr bool is_start(Opcode op) noexcept {
+    return op == Opcode::all_gather_start || op == Opcode::all_reduce_start ||
+           op == Opcode::async_start || op == Opcode::collective_permute_start ||
+           op == Opcode::copy_start || op == Opcode::send;
+  }
+  static constexpr bool is_done(Opcode op) noexcept {
+    return op == Opcode::all_gather_done || op == Opcode::all_reduce_done ||
+           op == Opcode::async_done || op == Opcode::collective_permute_done ||
+           op == Opcode::copy_done || op == Opcode::send_done;
+  }
+  std::uint64_t next_stamp() noexcept {
+    return std::atomic_ref(last_stamp_).fetch_add(1, std::memory_order_relaxed) + 1;
+  }
+
+  void note(Block to) noexcept {
+    for (std::size_t a = 0; a < arenas_.size(); ++a) {
+      if (to.data < arenas_[a].data || to.data >= arenas_[a].data + arenas_[a].size) continue;
+      const Bytes end = to.data + to.size - arenas_[a].data;
+      std::atomic_ref<Bytes> top(tops_[a]);
+      Bytes known = top.load(std::memory_order_relaxed);
+      while (known < end && !top.compare_exchange_weak(known, end, std::memory_order_relaxed)) {
+      }
+    }
+  }
+  void carry(InstructionId to, InstructionId from) noexcept {
+    const std::uint32_t count = m_.shapes.node_count(m_[to].shape);
+    for (std::uint32_t n = 0; n < count; ++n) scratch_[n] = stamps_[origins_.origin(from, n)];
+    for (std::uint32_t n = 0; n < count; ++n) stamps_[origins_.position(to, n)] = scratch_[n];
+  }
+  [[nodiscard]] Error compare(const KernelArray& array, std::uint64_t stamp,
+                              InstructionId reader) noexcept {
+    std::atomic_ref(checked_).fetch_add(1, std::memory_order_relaxed);
+    const Bytes at = BytePattern(stamp).compare(array.memory, check_);
+    return at == array.memory.size ? Error{} : blame_writer(array, at, reader);
+  }
+
+  // -- operations in two halves
+  // ------------------------------------------------------------------------
+
+  /// Notes what must stay as it is until the operation is done: operands but those that its results
+  /// lie on.
+  void remember(const KernelCall& call) noexcept {
+    IndexRange& run = pending_of_[index_of(call.instruction)];
+    run.count = 0;
+    for (const KernelArray& a : call.operands) {
+      bool replaced = a.memory.size == 0;
+      for (const KernelArray& r : call.results)
+        replaced = replaced || r.memory.data == a.memory.data;
+      if (!replaced)
+        pending_[run.begin + run.count++] = {a, stamps_[origins_.origin(a.instruction, a.node)]};
+    }
+  }
+  [[nodiscard]] Error check_pending(const KernelCall& call) noexcept {
+    if (!is_done(call.what().opcode)) return {};
+    InstructionId start = call.instruction;
+    while (!is_start(m_[start].opcode) && m_[start].operands.count > 0)
+      start = m_.operands(m_[start])[0];
+    IndexRange& run = pending_of_[index_of(start)];
+    for (std::uint32_t k = run.begin; k < run.end(); ++k)
+      if (Error e = compare(pending_[k].array, pending_[k].stamp, call.instruction); !e.ok())
+        return e;
+    run.count = 0;
+    return {};
+  }
+
+  // -- what may lie on what
+  // ----------------------------------------------------------------------------
+
+  [[nodiscard]] Error check_overlaps(const KernelCall& call) noexcept {
+    for (const KernelArray& r : call.results)
+      for (const KernelArray& a : call.operands) {
+        const Block& x = r.memory;
+        const Block& y = a.memory;
+        if (x.size == 0 || y.size == 0 || x.data >= y.data + y.size || y.data >= x.data + x.size)
+          continue;
+        if (x.data == y.data && x.size == y.size && may_share(call, a, r.node)) continue;
+        return blame({PatternFault::Kind::overlap, call.instruction, a.instruction, a.node, y.size,
+                      0, r.instruction, r.node});
+      }
+    return {};
+  }
+  [[nodiscard]] bool may_share(const KernelCall& call, const KernelArray& a,
+                               std::uint32_t output) noexcept {
+    const std::lock_guard lock(mutex_);
+    bool found = false;
+    rules_.for_each_pair(
+        call.instruction, [&](std::uint32_t operand, std::uint32_t node, std::uint32_t out) {
+          found = found || (operand == a.operand && node == a.node && out == output);
+        });
+    return found || (a.node == 0 && InPlaceRules::overwrites(call.what().opcode) &&
+                     rules_.may_overwrite(call.instruction, a.operand, output));
+  }
+
+  // -- blame
+  // -------------------------------------------------------------------------------------------
+
+  [[nodiscard]] Error blame(const PatternFault& fault) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (fault_.kind == PatternFault::Kind::none) fault_ = fault;
+    switch (fault.kind) {
+      case PatternFault::Kind::never_written:
+        return make_error(Errc::internal, "a value was read before it was written");
+      case PatternFault::Kind::overwritten:
+        return make_error(Errc::internal, "a value was overwritten while it was still needed");
+      case PatternFault::Kind::overlap:
+        return make_error(Errc::internal, "a result shares memory with what it must not touch");
+      default:
+        return make_error(Errc::internal, "a value is not where it should be");
+    }
+  }
+  /// Finds the last write over a wrong byte.
+  [[nodiscard]] Error blame_writer(const KernelArray& array, Bytes at,
+                                   InstructionId reader) noexcept {
+    PatternFault fault{PatternFault::Kind::not_there,
+                       reader,
+                       array.instruction,
+                       array.node,
+                       array.memory.size,
+                       at};
+    const std::byte* const byte = array.memory.data + at;
+    const auto covers = [&](const Write& w) {
+      return w.stamp != 0 && w.to.data <= byte && byte < w.to.data + w.to.size;
+    };
+    std::uint64_t newest = 0;
+    for (std::uint32_t p = 0; p < writes_.size(); ++p)
+      if (covers(writes_[p]) && writes_[p].stamp > newest) {
+        newest = writes_[p].stamp;
+        fault.other = origins_.owner(p);
+        fault.other_node = origins_.node(p);
+        fault.by_copy = false;
+      }
+    for (std::uint32_t p = 0; p < copies_.size(); ++p)
+      if (covers(copies_[p]) && copies_[p].stamp > newest) {
+        newest = copies_[p].stamp;
+        fault.other = places_[p].instruction;
+        fault.other_node = places_[p].node;
+        fault.by_copy = true;
+      }
+    if (newest > stamps_[origins_.origin(array.instruction, array.node)])
+      fault.kind = PatternFault::Kind::overwritten;
+    return blame(fault);
+  }
+};
+static_assert(watching_kernel<PatternKernel>);
+
+}  // namespace holdfast

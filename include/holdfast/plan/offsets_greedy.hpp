@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "holdfast/core/result.hpp"
+#include "holdfast/core/units.hpp"
+#include "holdfast/plan/detail/offset_problem.hpp"
+#include "holdfast/plan/live_range.hpp"
+#include "holdfast/plan/offset_planner.hpp"
+
+namespace holdfast {
+
+/// Which group a greedy planner places first.
+enum class PlacementOrder : std::uint8_t {
+  size,       ///< largest first, then longest (XLA: spatial)
+  lifetime,   ///< longest from first begin to last end first, then largest (XLA: temporal)
+  area,       ///< largest size times time alive first (XLA: spatial-temporal)
+  conflicts,  ///< most overlapping ranges first, then largest (TVM: by conflicts)
+  start,      ///< earliest begin first, then largest
+  end,        ///< earliest end first, then largest
+};
+
+/// Which of the gaps that hold a group a greedy planner takes.
+enum class Fit : std::uint8_t {
+  best,    ///< the smallest, then the lowest
+  lowest,  ///< the lowest
+};
+
+namespace detail {
+
+/// What is placed so far, by offset.
+class PlacedRanges {
+ public:
+  constexpr explicit PlacedRanges(std::size_t expected) { placed_.reserve(expected); }
+
+  /// The offset of the best or lowest gap that is free whenever the group is alive.
+  [[nodiscard]] constexpr Bytes find(const OffsetInput& in, std::uint32_t group, Bytes size, Fit fit) const {
+    const Bytes alignment = in.alignment[group];
+    const std::span<const std::uint32_t> members = in.members(group);
+    const std::int64_t begin = in.ranges[members.front()].begin;
+    const std::int64_t end = in.ranges[members.back()].end;
+    Bytes start = 0;
+    Bytes best = -1;
+    Bytes best_length = max_bytes;
+    for (const Placed& p : placed_) {
+      if (p.begin >= end || p.end <= begin) continue;
+      if (members.size() > 1 && !overlaps(in, members, p)) continue;
+      if (p.low > start && p.low - start >= size) {
+        if (fit == Fit::lowest) return start;
+        if (p.low - start < best_length) {
+          best = start;
+          best_length = p.low - start;
+        }
+      }
+      if (p.high > start) start = align_up(p.high, alignment);
+    }
+    return best >= 0 ? best : start;
+  }
+
+  /// Tells whether nothing that is alive with the group reaches into its bytes at `offset`.
+  [[nodiscard]] constexpr bool is_free(const OffsetInput& in, std::uint32_t group, Bytes offset) const {
+    for (const Placed& p : placed_)
+      for (const std::uint32_t r : in.members(group)) {
+        const LiveRange& range = in.ranges[r];
+        if (p.begin < range.end && range.begin < p.end && p.low < offset + range.size && offset < p.high) return false;
+      }
+    return true;
+  }
+
+  constexpr void insert(const OffsetInput& in, std::uint32_t group, Bytes offset) {
+    for (const std::uint32_t r : in.members(group)) {
+      const LiveRange& range = in.ranges[r];
+      const Placed entry{range.begin, range.end, offset, offset + range.size};
+      const auto at = std::upper_bound(placed_.begin(), placed_.end(), entry,
+                                       [](const Placed& a, const Placed& b) { return a.low < b.low; });
+      placed_.insert(at, entry);
+    }
+  }
+
+ private:
+  struct Placed {
+    std::int64_t begin;
+    std::int64_t end;
+    Bytes low;
+    Bytes high;
+  };
+
+  [[nodiscard]] static constexpr bool overlaps(const OffsetInput& in, std::span<const std::uint32_t> members,
+                                               const Placed& p) {
+    for (const std::uint32_t r : members)
+      if (p.begin < in.ranges[r].end && in.ranges[r].begin < p.end) return true;
+    return false;
+  }
+
+  std::vector<Placed> placed_;
+};
+
+/// A product of two non-negative sizes that keeps all bits.
+struct WideProduct {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  constexpr WideProduct() noexcept = default;
+  constexpr WideProduct(std::uint64_t a, std::uint64_t b) noexcept {
+    const std::uint64_t mask = 0xFFFFFFFFu;
+    const std::uint64_t mid = (a >> 32) * (b & mask) + ((a & mask) * (b & mask) >> 32);
+    const std::uint64_t mid2 = (a & mask) * (b >> 32) + (mid & mask);
+    high = (a >> 32) * (b >> 32) + (mid >> 32) + (mid2 >> 32);
+    low = a * b;
+  }
+  friend constexpr auto operator<=>(const WideProduct&, const WideProduct&) noexcept = default;
+  friend constexpr bool operator==(const WideProduct&, const WideProduct&) noexcept = default;  // nvcc 13.0 loses an implicit one
+};
+
+/// The groups that need bytes and are not fixed, in the order of a rule; ties by size, then number.
+[[nodiscard]] constexpr std::vector<std::uint32_t> greedy_order(const OffsetInput& in, PlacementOrder order) {
+  struct Key {
+    WideProduct rule;
+    Bytes size;
+    std::uint32_t group;
+  };
+  std::vector<Key> keys;
+  keys.reserve(in.group_count());
+  for (std::uint32_t g = 0; g < in.group_count(); ++g) {
+    const std::span<const std::uint32_t> members = in.members(g);
+    if (members.empty() || in.is_fixed(g)) continue;
+    const Bytes size = in.size(g);
+    // Times are compared as distances, so that the whole range of the type is usable.
+    const std::uint64_t begin = static_cast<std::uint64_t>(in.ranges[members.front()].begin) ^ (1ull << 63);
+    const std::uint64_t end = static_cast<std::uint64_t>(in.ranges[members.back()].end) ^ (1ull << 63);
+    WideProduct rule;
+    switch (order) {
+      case PlacementOrder::size:
+        rule.high = static_cast<std::uint64_t>(size);
+        rule.low = end - begin;
+        break;
+      case PlacementOrder::lifetime: rule.high = end - begin; break;
+      case PlacementOrder::area: {
+        std::uint64_t alive = 0;
+        for (const std::uint32_t r : members)
+          alive += static_cast<std::uint64_t>(in.ranges[r].end) - static_cast<std::uint64_t>(in.ranges[r].begin);
+        rule = WideProduct(static_cast<std::uint64_t>(size), alive);
+        break;
+      }
+      case PlacementOrder::conflicts:
+        for (const std::uint32_t r : members) {
+          const LiveRange& range = in.ranges[r];
+          const auto begun = std::lower_bound(in.by_begin.begin(), in.by_begin.end(), range.end,
+                                              [&](std::uint32_t a, std::int64_t t) { return in.ranges[a].begin < t; });
+          const auto ended = std::upper_bound(in.by_end.begin(), in.by_end.end(), range.begin,
+                                              [&](std::int64_t t, std::uint32_t a) { return t < in.ranges[a].end; });
+          rule.high += static_cast<std::uint64_t>((begun - in.by_begin.begin()) - (ended - in.by_end.begin()));
+        }
+        break;
+      case PlacementOrder::start: rule.high = ~begin; break;
+      case PlacementOrder::end: rule.high = ~end; break;
+    }
+    keys.push_back({rule, size, g});
+  }
+  std::sort(keys.begin(), keys.end(), [](const Key& a, const Key& b) {
+    if (a.rule != b.rule) return a.rule > b.rule;
+    return a.size != b.size ? a.size > b.size : a.group < b.group;
+  });
+  std::vector<std::uint32_t> groups(keys.size(), 0);
+  for (std::size_t i = 0; i < keys.size(); ++i) groups[i] = keys[i].group;
+  return groups;
+}
+
+/// Places what is fixed, then `order`; gives the error of fixed groups that clash.
+[[nodiscard]] constexpr Error place_in_order(const OffsetInput& in, std::span<const std::uint32_t> order, Fit fit,
+                                             std::span<const FixedOffset> preferred, std::span<Bytes> offsets) {
+  PlacedRanges placed(in.member.size());
+  for (std::uint32_t g = 0; g < in.group_count(); ++g) {
+    offsets[g] = in.is_fixed(g) ? in.fixed[g] : 0;
+    if (!in.is_fixed(g)) continue;
+    if (!placed.is_free(in, g, in.fixed[g])) {
+      Error e = make_error(Errc::invalid_argument, "two fixed offsets overlap");
+      e.stage = Stage::plan;
+      e.at_kind = AtKind::argument;
+      e.at = g;
+      return e;
+    }
+    placed.insert(in, g, in.fixed[g]);
+  }
+  std::vector<Bytes> wanted;
+  if (!preferred.empty()) wanted.assign(in.group_count(), -1);
+  for (const FixedOffset& p : preferred)
+    if (p.group < in.group_count() && p.offset < max_bytes / 2) wanted[p.group] = p.offset;
+  for (const std::uint32_t g : order) {
+    const bool takes_wanted = !wanted.empty() && wanted[g] >= 0 && wanted[g] % in.alignment[g] == 0 &&
+                              in.size(g) < max_bytes / 2 && placed.is_free(in, g, wanted[g]);
+    offsets[g] = takes_wanted ? wanted[g] : placed.find(in, g, in.size(g), fit);
+    placed.insert(in, g, offsets[g]);
+  }
+  return {};
+}
+
+}  // namespace detail
+
+/// Places groups one by one in a fixed order, each in a gap that is free during its life.
+///
+/// Errors: as `offset_planner` lists them. Threads: a value. Cost: O(n * overlapping).
+/// Source: XLA GlobalDecreasingSizeBestFit; TFLite Micro and TVM USMP (lowest fit).
+struct GreedyPlanner {
+  PlacementOrder order = PlacementOrder::size;
+  Fit fit = Fit::best;
+  std::span<const FixedOffset> preferred = {};  ///< taken where aligned and free when the group's turn comes
+
+  constexpr Result<OffsetPlan> operator()(const OffsetProblem& problem, std::span<Bytes> offsets) const {
+    detail::OffsetInput in;
+    if (Error e = detail::prepare_offsets(problem, offsets.size(), in); !e.ok()) return e;
+    const std::vector<std::uint32_t> groups = detail::greedy_order(in, order);
+    if (Error e = detail::place_in_order(in, groups, fit, preferred, offsets); !e.ok()) return e;
+    return detail::finish_offsets(problem, in.lower_bound, offsets);
+  }
+};
+static_assert(offset_planner<GreedyPlanner>);
+
+}  // namespace holdfast

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The program `holdfast` as its users see it: exit statuses, places of errors, JSON keys, CSV columns, verified runs."""
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import checks
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHARED = pathlib.Path(os.environ.get("HOLDFAST_SHARED", ROOT.parent / "shared"))
+PROGRAM = os.environ.get("HOLDFAST_PROGRAM")
+MLP = ROOT / "examples/data/mlp_train.hlo"
+TINY = """HloModule tiny
+ENTRY e {
+  a = f32[64] parameter(0)
+  b = f32[64] custom-call(a), custom_call_target="C"
+  c = f32[64] custom-call(a, b), custom_call_target="C"
+  ROOT d = f32[64] custom-call(b, c), custom_call_target="C", metadata={op_name="jit(f)/\\"d\\""}
+}
+"""
+BRANCHES = """HloModule branches, is_scheduled=true
+one { p = f32[512] parameter(0)  q = f32[512] custom-call(p), custom_call_target="C"  ROOT r = f32[512] custom-call(q), custom_call_target="C" }
+two { ROOT p = f32[512] parameter(0) }
+ENTRY e {
+  i = s32[] parameter(0)
+  p = f32[512] parameter(1)
+  c = f32[512] conditional(i, p, p), branch_computations={one, two}
+  ROOT d = f32[512] custom-call(c), custom_call_target="C"
+}
+"""
+PLAN_KEYS = """module instructions computations scheduler argument_bytes output_bytes alias_bytes temp_bytes generated_code_bytes
+host_argument_bytes host_output_bytes host_alias_bytes host_temp_bytes peak_bytes live_peak_bytes lower_bound_bytes
+any_order_lower_bound_bytes as_given_peak_bytes heap_bytes proven_optimal parse_seconds schedule_seconds plan_seconds buffers_at_peak""".split()
+RUN_KEYS = PLAN_KEYS + "backend measured_peak_bytes values_checked verified".split()
+SCHEDULERS = "as-given list dfs bfs post-order best search".split()
+CSV = "id,lower,upper,size,alignment\na,0,4,100,64\nb,2,6,200,64\nc,5,9,100,1\n"
+TRACES = "trace,group,size,start,end,xla_offset\n0,1,64,0,2,0\n0,2,64,1,3,64\n0,1,64,4,6,0\n1,1,8,0,9,0\n"
+
+
+def run(*args, data=""):
+    """Exit status, standard output, standard error."""
+    done = subprocess.run([PROGRAM, *map(str, args)], input=data.encode() if isinstance(data, str) else data, capture_output=True, timeout=120)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def figures(*args, data=""):
+    status, out, err = run(*args, "--json", "-", data=data)
+    return status, json.loads(out) if out else None, err
+
+
+def usage():
+    for name, args in {"nothing": [], "no file": ["plan"], "an unknown command": ["plot", MLP], "an unknown option": ["plan", MLP, "--colour"],
+                       "a scheduler that there is not": ["plan", MLP, "--scheduler", "random"], "a limit that is no size": ["plan", MLP, "--limit", "16apples"],
+                       "a negative limit": ["plan", MLP, "--limit", "-3"], "an alignment of 3": ["plan", MLP, "--alignment", "3"],
+                       "two files": ["plan", MLP, MLP], "no rounds": ["run", MLP, "--trips", "0"], "a check that there is not": ["run", MLP, "--check", "some"]}.items():
+        status, out, err = run(*args)
+        checks.check(f"usage: {name} is exit 1, said on standard error", status == 1 and err and not out, f"{status} {out} {err}")
+    for args in (["--help"], ["plan", "--help"], ["run", "--help"], ["--version"]):
+        checks.check(f"usage: {' '.join(args)} is exit 0", run(*args)[0] == 0)
+
+
+def places(folder):
+    def wrong(name, text, want):
+        path = folder / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        for file, data in ((path, ""), ("-", text)):
+            for command in ("plan", "run"):
+                status, out, err = run(command, file, data=data)
+                checks.check(f"errors: {command} {'FILE' if file != '-' else '-'} says {want} of {name}",
+                             status == 2 and err.startswith(f"{file}{want}") and err.count("\n") == 1 and not out, f"{status} {out} {err}")
+
+    wrong("operand.hlo", TINY.replace("(a, b)", "(a, z)"), ":5:30: ")
+    wrong("cut.hlo", TINY[: TINY.index("metadata")], ":6:")
+    wrong("empty.hlo", "", ":1:1: ")
+    wrong("late.hlo", TINY.replace("f32[64] custom-call(b, c)", "f32[64] get-tuple-element(b), index=0"), ":6:")
+    wrong("cut.pb", b"\x0a\x85\x01\x0a\x04tiny\x00\x01", ":+")
+    wrong("number.csv", CSV.replace("200", "2x0"), ":3:7: ")
+    wrong("backwards.csv", CSV.replace("2,6", "6,2"), ":3:1: ")
+    status, _, err = run("plan", folder / "absent.hlo")
+    checks.check("errors: a file that is not there is exit 2 with its name", status == 2 and "absent.hlo: " in err, err)
+    status, _, err = run("plan", folder)
+    checks.check("errors: a folder is exit 2", status == 2 and err, err)
+
+
+def keys():
+    status, j, err = figures("plan", "-", data=TINY)
+    checks.check("json: plan has the documented keys in their order, and only them", status == 0 and list(j) == PLAN_KEYS, str(j and list(j)))
+    checks.check("json: nothing but JSON on standard output, nothing on standard error", err == "", err)
+    checks.check("json: sizes are whole numbers, and those of a small program are right",
+                 all(isinstance(v, int) for k, v in j.items() if k.endswith("_bytes")) and j["argument_bytes"] == 256 and j["output_bytes"] == 256 and
+                 j["instructions"] == 4 and j["computations"] == 1 and j["module"] == "tiny", str(j))
+    status, unscheduled, _ = figures("plan", "-", data=TINY)
+    checks.check("json: a program without an order is scheduled by best and has no peak of its own order",
+                 unscheduled["scheduler"] == "best" and unscheduled["as_given_peak_bytes"] == 0, str(unscheduled))
+    top = j["buffers_at_peak"]
+    checks.check("json: those who hold the peak add up to it", sum(b["bytes"] for b in top) == j["live_peak_bytes"] and
+                 all(list(b) == ["name", "opcode", "shape", "bytes", "op_name"] for b in top), str(top))
+    checks.check("json: the op_name stands there without its quotes' escapes", any(b["op_name"] == 'jit(f)/"d"' and b["opcode"] == "custom-call" and
+                 b["shape"].startswith("f32[64]") for b in top), str(top))
+    status, j, _ = figures("run", "-", data=TINY)
+    checks.check("json: run adds its four keys", status == 0 and list(j) == RUN_KEYS and j["backend"] == "host", str(j and list(j)))
+    status, j, _ = figures("plan", "-", data=CSV)
+    checks.check("json: a table of lifetimes has the same keys, heap and peak alike",
+                 status == 0 and list(j) == PLAN_KEYS and j["heap_bytes"] == j["peak_bytes"] and j["any_order_lower_bound_bytes"] == 0, str(j))
+
+
+def schedulers():
+    scheduled = TINY.replace("HloModule tiny", "HloModule tiny, is_scheduled=true")
+    for scheduler in SCHEDULERS:
+        for name, text in (("with an order", scheduled), ("without", TINY), ("of a training step", MLP.read_text())):
+            status, j, err = figures("run", "-", "--scheduler", scheduler, "--effort", "0.2", data=text)
+            checks.check(f"schedulers: {scheduler} of a program {name} runs as planned",
+                         status == 0 and j["verified"] and j["scheduler"] == scheduler and j["measured_peak_bytes"] == j["heap_bytes"] and
+                         (j["as_given_peak_bytes"] > 0) == (name != "without"), f"{status} {err} {j}")
+    given = figures("plan", "-", data=scheduled)[1]
+    checks.check("schedulers: a program with an order keeps it by default", given["scheduler"] == "as-given" and
+                 given["as_given_peak_bytes"] == given["peak_bytes"], str(given))
+
+
+def limits():
+    peak = figures("plan", MLP)[1]["peak_bytes"]
+    checks.check("limits: a plan that just fits is exit 0", run("plan", MLP, "--limit", peak)[0] == 0)
+    for command in ("plan", "run"):
+        status, out, err = run(command, MLP, "--limit", peak - 1)
+        checks.check(f"limits: {command} of one byte less is exit 3, with the bound and who holds the peak",
+                     status == 3 and str(peak) in err and "f32[64,256]" in err and not out, f"{status} {out} {err}")
+    for text, status in (("16GiB", 0), ("1.5 MiB", 0), ("1kb", 3), ("0", 3), ("1KiB", 3), ("1TB", 0)):
+        checks.check(f"limits: --limit {text} is understood", run("plan", MLP, "--limit", text)[0] == status)
+    status, _, err = run("plan", "-", "--limit", "327", data=CSV)
+    checks.check("limits: they hold for tables of lifetimes", status == 3 and "328" in err, err)
+    huge = TINY.replace("f32[64]", "f32[1000000000000]")
+    status, j, err = figures("run", "-", data=huge)
+    checks.check("limits: a plan larger than the machine is exit 3, naming need and machine",
+                 status == 3 and "needs" in err and "available" in err and j["verified"] is False, f"{status} {err}")
+    checks.check("limits: it can be planned all the same", run("plan", "-", data=huge)[0] == 0)
+
+
+def runs():
+    for options in ([], ["--check", "page"], ["--check", "full"], ["--streams", "2"], ["--streams", "5", "--check", "page"], ["--trips", "5"], ["--alignment", "1"],
+                    ["--alignment", "4096"], ["--pointer-size", "4"], ["--backend", "host"]):
+        for name, text in (("a training step", MLP.read_text()), ("branches", BRANCHES), ("tiny", TINY)):
+            status, j, err = figures("run", "-", *options, data=text)
+            checks.check(f"run: {name} {' '.join(options)} is verified, and reaches the plan's heap",
+                         status == 0 and j["verified"] is True and j["values_checked"] > 0 and j["measured_peak_bytes"] == j["heap_bytes"] and not err,
+                         f"{status} {err} {j}")
+    status, out, err = run("run", MLP)
+    checks.check("run: the summary ends with planned and measured peak", status == 0 and "measured" in out.splitlines()[-1] and not err, out)
+    for name, text in (("intervals", CSV), ("traces", TRACES)):
+        status, j, err = figures("run", "-", data=text)
+        checks.check(f"run: {name} are carried out", status == 0 and j["verified"] and j["measured_peak_bytes"] == j["heap_bytes"], f"{status} {err}")
+
+
+def tables(folder):
+    def rows(text):
+        return list(csv.DictReader(text.splitlines()))
+
+    def clash(rows, begin, end, arena):
+        spans = [(int(r["offset"]), int(r["offset"]) + int(r["size"]), int(r[begin]), int(r[end]), r.get(arena)) for r in rows]
+        return any(a[0] < b[1] and b[0] < a[1] and a[2] < b[3] and b[2] < a[3] and a[4] == b[4] for i, a in enumerate(spans) for b in spans[:i])
+
+    status, out, err = run("plan", "-", "--csv", "-", data=CSV)
+    planned = rows(out)
+    checks.check("csv: the columns come back with an offset behind", status == 0 and out.splitlines()[0] == "id,lower,upper,size,alignment,offset" and
+                 [r["id"] for r in planned] == ["a", "b", "c"], out)
+    checks.check("csv: offsets are aligned and nothing alive together overlaps", not clash(planned, "lower", "upper", None) and
+                 all(int(r["offset"]) % int(r["alignment"]) == 0 for r in planned), out)
+    again = run("plan", "-", "--csv", "-", data=out.replace(",0\n", ",77\n"))[1]
+    checks.check("csv: a column of offsets is filled", again.splitlines()[0].count("offset") == 1 and not clash(rows(again), "lower", "upper", None), again)
+    status, out, err = run("plan", "-", "--csv", "-", data=TRACES)
+    planned = rows(out)
+    checks.check("csv: rows of one group share an offset, traces are arenas of their own", planned[0]["offset"] == planned[2]["offset"] and
+                 not clash(planned, "start", "end", "trace") and planned[3]["offset"] == "0", out)
+    checks.check("csv: an alignment that is asked for replaces the file's", all(int(r["offset"]) % 512 == 0 for r in
+                 rows(run("plan", "-", "--csv", "-", "--alignment", "512", data=CSV)[1])))
+    status, out, err = run("plan", MLP, "--csv", folder / "mlp.csv", "--json", folder / "mlp.json")
+    text = (folder / "mlp.csv").read_text()
+    heap = json.loads((folder / "mlp.json").read_text())["heap_bytes"]
+    checks.check("csv: the offsets of a program can be read back, with the same height", figures("plan", "-", "--alignment", 64, data=text)[1]["heap_bytes"] <= heap and
+                 max((int(r["offset"]) + int(r["size"]) for r in rows(text)), default=0) == heap, text)
+    status, out, err = run("plan", MLP, "--csv", folder / "no/such/folder.csv")
+    checks.check("csv: a file that cannot be written is exit 1 and says so", status == 1 and "folder.csv" in err, f"{status} {err}")
+
+
+def kinds(folder):
+    disguised = folder / "is.csv"
+    disguised.write_text(TINY)
+    checks.check("kinds: text is known by its content, not its name", run("plan", disguised)[0] == 0)
+    disguised.write_text("\r\n" + CSV)
+    checks.check("kinds: so is a table", figures("plan", disguised)[1]["instructions"] == 3)
+    proto = SHARED / "cases/16-hlo-proto-reader/good.pb"
+    if not proto.exists():
+        return checks.skip("kinds: protos and the corpus' broken inputs", f"no {proto}")
+    disguised.write_bytes(proto.read_bytes())
+    both = [figures("plan", file)[1] for file in (disguised, proto.with_suffix(".hlo"))]
+    for j in both:
+        for key in list(j):
+            if key.endswith("_seconds"):
+                del j[key]
+    checks.check("kinds: case 16, a proto plans as its text does", both[0] == both[1], str(both))
+    for case in ("15-hlo-reader-malformed", "16-hlo-proto-reader", "23-io-alias-config"):
+        for file in sorted((SHARED / "cases" / case).iterdir()):
+            good = file.name.startswith(("good", "crossing", "loop_between")) or "_ok" in file.name
+            status, out, err = run("plan", file)
+            want = (0, 2) if file.name.startswith("big_id") else (0,) if good else (2,)
+            checks.check(f"kinds: case {case[:2]} {file.name}", status in want and (status == 0 or err.startswith(f"{file}:")), f"{status} {err}")
+
+
+if PROGRAM is None:
+    sys.exit("HOLDFAST_PROGRAM names no program")
+with checks.scratch() as name:
+    scratch = pathlib.Path(name)
+    usage()
+    places(scratch)
+    keys()
+    schedulers()
+    limits()
+    runs()
+    tables(scratch)
+    kinds(scratch)
+checks.finish()

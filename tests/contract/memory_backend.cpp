@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "holdfast/concepts/memory_backend.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "holdfast/backend/host/system_memory.hpp"
+#include "holdfast/backend/simulated/race_checked.hpp"
+
+// What every memory backend promises. A source with its own set-up specialises `Make`; a new backend adds itself to the list.
+#define MEMORY_BACKENDS EmptyMemory, SystemMemory, SimulatedDevice, RaceCheckedDevice
+
+using namespace holdfast;
+
+namespace {
+template <class B>
+struct Make {
+  B backend() { return B{}; }
+};
+template <class Watch>
+struct Make<BasicSimulatedDevice<Watch>> {
+  BasicSimulatedMachine<Watch> machine;
+  BasicSimulatedDevice<Watch> backend() { return *machine.add_device(1 << 20); }
+};
+}  // namespace
+
+TEST_CASE_TEMPLATE("memory_backend: 0 bytes give the empty block, whose release is a no-op", B, MEMORY_BACKENDS) {
+  Make<B> make;
+  B b = make.backend();
+  for (const Bytes alignment : {1, 64, 4096}) {
+    const Result<Block> block = b.allocate(0, Alignment(alignment));
+    REQUIRE(block.ok());
+    CHECK(*block == Block{nullptr, 0});
+    b.deallocate(*block);
+  }
+}
+
+TEST_CASE_TEMPLATE("memory_backend: a negative size is invalid, a size near 2^63 is out of memory, neither changes anything", B,
+                   MEMORY_BACKENDS) {
+  Make<B> make;
+  B b = make.backend();
+  for (const Bytes size : {Bytes{-1}, -max_bytes - 1}) CHECK(b.allocate(size, Alignment(1)).error().code == Errc::invalid_argument);
+  for (const Bytes size : {max_bytes, max_bytes - 1, max_bytes - 63, max_bytes - 4095, Bytes{1} << 62})
+    for (const Bytes alignment : {1, 64, 4096})
+      CHECK(status_kind(b.allocate(size, Alignment(alignment)).error()) == StatusKind::resource_exhausted);
+}
+
+TEST_CASE_TEMPLATE("memory_backend: live blocks are aligned, disjoint and as large as asked", B, MEMORY_BACKENDS) {
+  Make<B> make;
+  B b = make.backend();
+  std::vector<Block> live;
+  for (int i = 0; i < 100; ++i) {
+    const Bytes size = 1 + i * 37 % 500, alignment = Bytes{1} << (i % 9);
+    const Result<Block> block = b.allocate(size, Alignment(alignment));
+    if (!block.ok()) {
+      CHECK(status_kind(block.error()) == StatusKind::resource_exhausted);
+      continue;
+    }
+    CHECK(block->size == size);
+    CHECK(reinterpret_cast<std::uintptr_t>(block->data) % static_cast<std::uintptr_t>(alignment) == 0);
+    if (host_accessible<B>) std::memset(block->data, i, static_cast<std::size_t>(size));
+    live.push_back(*block);
+  }
+  for (const Block& x : live)
+    for (const Block& y : live) CHECK((x == y || x.data + x.size <= y.data || y.data + y.size <= x.data));
+  B copy = b;  // a handle: what one gave, another takes back
+  for (const Block& block : live) copy.deallocate(block);
+}

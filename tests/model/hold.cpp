@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real shared hold under every interleaving: who gets in, who waits, who is woken, and what they see.
+#include <doctest/doctest.h>
+
+#include <optional>
+
+#include "holdfast/hold/shared_hold.hpp"
+#include "model/explorer.hpp"
+
+using namespace holdfast;
+using model::Data;
+using model::explore;
+using model::require;
+
+namespace {
+
+#define CHECK_ALL(...)                                 \
+  do {                                                 \
+    const model::Report report = __VA_ARGS__;          \
+    CHECK_MESSAGE(report.fault.empty(), report.fault); \
+    CHECK(report.exhausted);                           \
+    CHECK(report.interleavings > 1);                        \
+  } while (false)
+
+using Hold = BasicSharedHold<model::Sync>;
+constexpr auto never = Deadline::never();
+constexpr auto now = Deadline::now();
+
+// A hold, the bytes that it guards, the set of usage events (here their number), and who is inside by the tests' own count.
+struct Guarded {
+  Hold hold;
+  Data<int> bytes{1};   // usage reads, a donor writes
+  Data<int> events{0};  // converts change it, a donor and a deleter read it
+  int readers = 0, donors = 0, converted = 0;
+  bool deleted = false;
+
+  void read(bool convert, Deadline deadline = never) {
+    const Error e = hold.acquire(HoldKind::usage, deadline);
+    if (!e.ok()) return require(e.code == Errc::donated || e.code == Errc::deleted || e.code == Errc::would_block, "a reader gets another error");
+    ++readers;
+    require(bytes.get() > 0, "a reader sees bytes that are gone");
+    --readers;
+    if (!convert) return void(hold.drop(HoldKind::usage));
+    ++converted;
+    hold.convert([&]() noexcept {
+      events.set(events.get() + 1);
+      return true;
+    });
+  }
+  bool donate(bool confirm, Deadline deadline = never) {
+    const Error e = hold.acquire(HoldKind::donation, deadline);
+    if (!e.ok()) return false;
+    ++donors;
+    require(readers == 0, "a donation is granted beside a reader");
+    require(events.get() == converted, "a donor does not see a converted event");
+    bytes.set(bytes.get() + 1);
+    if (confirm) bytes.set(0);
+    --donors;
+    if (confirm) hold.confirm();
+    else hold.drop(HoldKind::donation);
+    return true;
+  }
+  void refer() {
+    const Error e = hold.acquire(HoldKind::external, never);
+    if (e.ok()) hold.drop(HoldKind::external);
+    else require(e.code == Errc::donated || e.code == Errc::deleted, "an external hold gets another error");
+  }
+  void release() {
+    const Error e = hold.release(never);
+    if (!e.ok()) return require(e.code == Errc::donated || e.code == Errc::deleted, "a deletion gets another error");
+    require(!deleted && readers == 0 && donors == 0, "a deletion returns beside a holder");
+    deleted = true;
+    require(events.get() == converted, "a deleter does not see a converted event");
+    bytes.set(0);
+  }
+  // I1 to I3 of runtime.md 4.1, at every step.
+  void invariant() {
+    const HoldCounts c = HoldState(hold_bits()).counts();
+    require(c.donation <= 1, "I1: more than one donation");
+    require(donors <= 1, "I1: two donors at once");
+    require(donors == 0 || (c.donation == 1 && c.usage == 0 && c.external == 0), "I2: a granted donation is not alone");
+    require(static_cast<int>(c.usage) >= readers, "I3: a valid usage hold is not counted");
+  }
+  void finish() {
+    const HoldCounts c = HoldState(hold_bits()).counts();
+    require(c.usage == 0 && c.external == 0 && c.donation == 0, "a counter is left over");
+  }
+  [[nodiscard]] std::uint64_t hold_bits() const { return reinterpret_cast<const model::Sync::atomic<std::uint64_t>&>(hold).peek(); }
+};
+
+template <bool Convert, bool Confirm>
+struct ReaderDonor : Guarded {
+  static constexpr int threads = 2;
+  void run(int t) { t == 0 ? read(Convert) : void(donate(Confirm)); }
+};
+template <bool Confirm>
+struct TwoReadersDonor : Guarded {
+  static constexpr int threads = 3;
+  void run(int t) { t < 2 ? read(true) : void(donate(Confirm)); }
+};
+struct ConvertDropDonor : Guarded {
+  static constexpr int threads = 3;
+  void run(int t) { t < 2 ? read(t == 0) : void(donate(false)); }
+};
+template <bool Confirm>
+struct TwoDonors : Guarded {
+  static constexpr int threads = 2;
+  int granted = 0;
+  void run(int) { granted += donate(Confirm) ? 1 : 0; }
+  void finish() {
+    Guarded::finish();
+    require(granted == (Confirm ? 1 : 2), "two donors: a wrong number is granted");
+  }
+};
+struct TwoDonorsReader : Guarded {
+  static constexpr int threads = 3;
+  void run(int t) { t == 2 ? read(false) : void(donate(t == 0)); }
+};
+struct ReaderDeleter : Guarded {
+  static constexpr int threads = 2;
+  void run(int t) { t == 0 ? read(true) : release(); }
+};
+struct DonorDeleterReader : Guarded {
+  static constexpr int threads = 3;
+  void run(int t) { t == 0 ? void(donate(false)) : t == 1 ? release() : read(true); }
+};
+struct TwoDeleters : Guarded {
+  static constexpr int threads = 3;
+  void run(int t) { t == 2 ? read(true) : release(); }
+};
+struct ExternalDonor : Guarded {
+  static constexpr int threads = 2;
+  void run(int t) {
+    if (t == 0) return refer();
+    const Error e = hold.acquire(HoldKind::donation, never);
+    if (!e.ok()) return require(e.code == Errc::held, "a donation beside an external hold gets another error");
+    hold.drop(HoldKind::donation);
+  }
+};
+struct ExternalDonorReader : Guarded {
+  static constexpr int threads = 3;
+  void run(int t) { t == 0 ? refer() : t == 1 ? void(donate(true)) : read(true); }
+};
+// The donor's time is over before it begins: it claims, gives up and must let everybody go on.
+struct GivesUp : Guarded {
+  static constexpr int threads = 3;
+  void run(int t) { t == 1 ? void(donate(false, Deadline::at(1))) : read(t == 0); }
+};
+struct Tries : Guarded {
+  static constexpr int threads = 3;
+  void run(int t) { t == 0 ? void(donate(false, now)) : t == 1 ? read(true, now) : read(false); }
+};
+// Contents, handle and the last external hold go at the same time: exactly one of them must free.
+struct WhoFrees : Guarded {
+  static constexpr int threads = 3;
+  int emptied = 0, freed = 0;
+  Data<int> contents{1};
+  WhoFrees() {
+    require(hold.acquire(HoldKind::external, never).ok() && hold.release(never).ok(), "set-up");
+  }
+  void run(int t) {
+    if (t == 1) return void(freed += hold.orphan() ? 1 : 0);
+    if (!(t == 0 ? hold.settle() : hold.drop(HoldKind::external))) return;
+    ++emptied;
+    contents.set(0);
+    freed += hold.emptied() ? 1 : 0;
+  }
+  void finish() { require(emptied == 1 && freed == 1, "not exactly one drops the contents, and one frees"); }
+};
+
+}  // namespace
+
+TEST_CASE("model: T-D14 a donation waits for a usage hold, dropped or converted, and sees all that it did") {
+  CHECK_ALL(explore<ReaderDonor<false, false>>("SharedHold usage dropped | donation aborted"));
+  CHECK_ALL(explore<ReaderDonor<true, false>>("SharedHold usage converted | donation aborted"));
+  CHECK_ALL(explore<ReaderDonor<true, true>>("SharedHold usage converted | donation confirmed"));
+  CHECK_ALL(explore<TwoReadersDonor<false>>("SharedHold converted | converted | donation aborted"));
+  CHECK_ALL(explore<TwoReadersDonor<true>>("SharedHold converted | converted | donation confirmed"));
+  CHECK_ALL(explore<ConvertDropDonor>("SharedHold converted | dropped | donation aborted"));
+}
+TEST_CASE("model: T-D14 of two donors one at a time is granted, the second by the first's outcome") {
+  CHECK_ALL(explore<TwoDonors<false>>("SharedHold donation aborted | donation aborted"));
+  CHECK_ALL(explore<TwoDonors<true>>("SharedHold donation confirmed | donation confirmed"));
+  CHECK_ALL(explore<TwoDonorsReader>("SharedHold donation confirmed | aborted | usage"));
+}
+TEST_CASE("model: T-D14 a deletion waits for usage and donation and is done once") {
+  CHECK_ALL(explore<ReaderDeleter>("SharedHold usage converted | release"));
+  CHECK_ALL(explore<DonorDeleterReader>("SharedHold donation aborted | release | converted"));
+  CHECK_ALL(explore<TwoDeleters>("SharedHold release | release | converted"));
+}
+TEST_CASE("model: T-D14 an external hold and a donation never coexist, and neither waits for the other in vain") {
+  CHECK_ALL(explore<ExternalDonor>("SharedHold external | donation"));
+  CHECK_ALL(explore<ExternalDonorReader>("SharedHold external | donation confirmed | converted"));
+}
+TEST_CASE("model: T-D14 a donation given up at its deadline and tries that would block strand nobody") {
+  CHECK_ALL(explore<GivesUp>("SharedHold converted | donation out of time | dropped"));
+  CHECK_ALL(explore<Tries>("SharedHold try donation | try usage | usage"));
+}
+TEST_CASE("model: exactly one of contents, handle and last external hold frees") {
+  CHECK_ALL(explore<WhoFrees>("SharedHold settle | orphan | drop external"));
+}

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Breaks the run side in one place at a time and checks that a test notices.
+
+Usage: tests/mutate.py [NUMBER...]   (no meson test: it compiles a test for each of the mutants, minutes in all)
+"""
+import os, pathlib, shutil, subprocess, sys, tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TESTS = {
+    'model': ['model/explorer.cpp', 'model/hold.cpp'], 'mevent': ['model/explorer.cpp', 'model/event.cpp'],
+    'mbuf': ['model/explorer.cpp', 'model/buffer.cpp'], 'mstr': ['model/explorer.cpp', 'model/striped_hold.cpp'],
+    'tb': ['buffer/tracked_buffer.cpp'], 'raw': ['buffer/raw_buffer.cpp'], 'rules': ['hold/hold_rules.cpp'],
+    'launch': ['buffer/launch.cpp'],
+}
+# (what is broken, header, text, replacement, the tests that must fail)
+MUTANTS = [
+('drop the wake-up (hold)','hold/shared_hold.hpp',"      if (wake) Sync::notify_all(word_);\n      return next;","      return next;",'model'),
+('drop the wake-up (event)','event/host_event.hpp',"    if ((old & sleeping) != 0) Sync::notify_all(word_);\n","",'mevent'),
+('convert without adding the event','buffer/detail/shared_guard.hpp',"return added = contents_.usage.add(event).ok();","return added = true;",'tb'),
+('confirm without clearing','hold/hold_rules.hpp',"return s.without(HoldState::donation).with(HoldState::donated);","return s.without(HoldState::donation);",'rules'),
+('confirm without clearing (model)','hold/hold_rules.hpp',"return s.without(HoldState::donation).with(HoldState::donated);","return s.without(HoldState::donation);",'model'),
+('confirm keeps the donation bit','hold/hold_rules.hpp',"return s.without(HoldState::donation).with(HoldState::donated);","return s.with(HoldState::donated);",'model'),
+('external checked after waiting','hold/hold_rules.hpp',"if (s.external() != 0) return {Verdict::refused, s};","if (s.external() != 0 && s.usage() == 0) return {Verdict::refused, s};",'rules'),
+('free before usage events','buffer/detail/shared_guard.hpp',"void let_go() noexcept { last_.start(*this); }","void let_go() noexcept { finish(); }",'tb'),
+('free before usage events (model)','buffer/detail/shared_guard.hpp',"node.start(std::as_const(static_cast<LastWait&>(node).guard->contents().usage).span(),\n                 [](WhenReady<Event>& last) noexcept { static_cast<LastWait&>(last).guard->finish(); });","static_cast<LastWait&>(node).guard->finish();",'tb'),
+('bounds by addition','buffer/bounds.hpp',"return offset >= 0 && length >= 0 && offset <= size && length <= size - offset;","return offset >= 0 && length >= 0 && static_cast<Bytes>(static_cast<std::uint64_t>(offset) + static_cast<std::uint64_t>(length)) <= size;",'raw'),
+('slice without keeping memory','buffer/raw_buffer.hpp',"    RawBuffer part = *this;\n","    RawBuffer part; part.control_ = control_; part.offset_ = offset_;\n",'raw'),
+('notify before state (event)','event/host_event.hpp',"    if (!error.ok()) error_ = error;\n","    if (!error.ok()) error_ = error;\n    { const std::uintptr_t s = word_.load(std::memory_order_relaxed); if ((s & sleeping) != 0) { Sync::notify_all(word_); word_.exchange(error.ok() ? succeeded : failed, std::memory_order_acq_rel); return; } }\n",'mevent'),
+('acquire is relaxed','hold/shared_hold.hpp',"std::memory_order_acquire, std::memory_order_relaxed)) return {};","std::memory_order_relaxed, std::memory_order_relaxed)) return {};",'model'),
+('drop is not release','hold/shared_hold.hpp',"    if (word_.compare_exchange_strong(w, next.bits(), std::memory_order_acq_rel, std::memory_order_relaxed)) return next;","    if (word_.compare_exchange_strong(w, next.bits(), std::memory_order_acquire, std::memory_order_relaxed)) return next;",'model'),
+('await_idle relaxed','hold/shared_hold.hpp',"std::uint64_t w = word_.load(std::memory_order_acquire);\n      if (HoldState(w).usage() == 0) return true;","std::uint64_t w = word_.load(std::memory_order_relaxed);\n      if (HoldState(w).usage() == 0) return true;",'model'),
+('event completes relaxed','event/host_event.hpp',"word_.exchange(error.ok() ? succeeded : failed, std::memory_order_acq_rel)","word_.exchange(error.ok() ? succeeded : failed, std::memory_order_relaxed)",'mevent'),
+('event push without publish','event/host_event.hpp',"std::memory_order_release, std::memory_order_acquire));\n    return true;","std::memory_order_relaxed, std::memory_order_relaxed));\n    return true;",'mevent'),
+('waiting bit cleared after the change','hold/shared_hold.hpp',"      if (wake) next = next.without(HoldState::waiting);\n      if (!word_.compare_exchange_weak(w, next.bits(), std::memory_order_acq_rel, std::memory_order_relaxed)) continue;\n      if (wake) Sync::notify_all(word_);\n      return next;","      if (!word_.compare_exchange_weak(w, next.bits(), std::memory_order_acq_rel, std::memory_order_relaxed)) continue;\n      if (wake) { word_.fetch_sub(HoldState::waiting, std::memory_order_relaxed); Sync::notify_all(word_); }\n      return next;",'mbuf'),
+('usage ignores a pending donation','hold/hold_rules.hpp',"if (s.has(S::donation)) return {Verdict::wait, s};\n  if (s.has(S::deleted | S::donated)) return {Verdict::refused, s};\n  switch","if (s.has(S::donation) && kind != HoldKind::usage) return {Verdict::wait, s};\n  if (s.has(S::deleted | S::donated)) return {Verdict::refused, s};\n  switch",'model'),
+('lock bit ignored in convert','hold/shared_hold.hpp',"      if (HoldState(w).has(HoldState::locked)) {\n        park(w, Deadline::never());\n      } else if","      if",'model'),
+('deletion does not wait for usage','hold/shared_hold.hpp',"      if (step.verdict == hold_rules::Verdict::claimed) static_cast<void>(await_idle(deadline));\n","",'model'),
+('contents dropped by both','hold/hold_rules.hpp',"return s.has(HoldState::settled) && s.external() == 0;","return s.has(HoldState::settled);",'model'),
+('striped: no bias while gathering','hold/striped_hold.hpp',"static constexpr std::uint64_t gathering = std::uint64_t{1} << 22;","static constexpr std::uint64_t gathering = 0;",'mstr'),
+('striped: a late end does not look again','hold/striped_hold.hpp',"      if (!HoldState(w).has(alone)) return false;\n","",'mstr'),
+('clash test skipped','buffer/launch.hpp',"  if (clashing != nullptr) {","  if (false) {",'launch'),
+]
+
+
+def main(chosen):
+    survived = 0
+    with tempfile.TemporaryDirectory() as tmp:
+        for number, (name, header, text, broken, tests) in enumerate(MUTANTS):
+            if chosen and number not in chosen:
+                continue
+            include = pathlib.Path(tmp) / 'include'
+            shutil.rmtree(include, ignore_errors=True)
+            shutil.copytree(ROOT / 'include', include)
+            path = include / 'holdfast' / header
+            source = path.read_text()
+            if text not in source:
+                verdict = 'PATTERN NOT FOUND'
+            else:
+                path.write_text(source.replace(text, broken))
+                binary = pathlib.Path(tmp) / 'test'
+                made = subprocess.run([os.environ.get('CXX', 'g++'), '-std=c++20', '-O1', '-w', f'-I{include}', f'-I{ROOT}/tests',
+                                       '-DHOLDFAST_SHARED="absent"', f'-DHOLDFAST_TEST_DATA="{ROOT}/tests/data"', str(ROOT / 'tests/main.cpp'),
+                                       *(str(ROOT / 'tests' / t) for t in TESTS[tests]), '-pthread', '-o', str(binary)],
+                                      capture_output=True, text=True)
+                if made.returncode:
+                    verdict = 'DOES NOT COMPILE'
+                else:
+                    try:
+                        code = subprocess.run([str(binary)], capture_output=True, timeout=120).returncode
+                    except subprocess.TimeoutExpired:
+                        code = 'timeout'
+                    verdict = f'killed ({code})' if code else 'SURVIVED'
+            survived += not verdict.startswith('killed')
+            print(f'{number:2} {verdict:18} {name} [{tests}]', flush=True)
+    print(f'{survived} not killed')
+    return survived != 0
+
+
+if __name__ == '__main__':
+    sys.exit(main({int(a) for a in sys.argv[1:]}))

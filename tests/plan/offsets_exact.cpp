@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "holdfast/plan/offsets_exact.hpp"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "holdfast/plan/validate.hpp"
+#include "support/intervals.hpp"
+#include "support/shared.hpp"
+
+using namespace holdfast;
+
+namespace {
+
+// Case 20's above_the_load in units of 1024: the load is 8, the optimum 9.
+constexpr std::array<LiveRange, 9> above_the_load{
+    LiveRange{2, 3, 3, 1, 0}, LiveRange{5, 6, 1, 1, 1}, LiveRange{1, 2, 5, 1, 2},
+    LiveRange{5, 6, 5, 1, 3}, LiveRange{4, 5, 3, 1, 4}, LiveRange{1, 4, 2, 1, 5},
+    LiveRange{3, 6, 2, 1, 6}, LiveRange{2, 5, 2, 1, 7}, LiveRange{3, 4, 2, 1, 8}};
+
+std::vector<LiveRange> shared_intervals(const std::string& relative) {
+  const std::string path = testing::shared_path(relative);
+  return path.empty() ? std::vector<LiveRange>{} : testing::parse_intervals(testing::read_file(path));
+}
+
+Result<OffsetPlan> solve(const std::vector<LiveRange>& ranges, Bytes capacity = max_bytes, std::int64_t nodes = 1 << 20) {
+  std::vector<Bytes> offsets(ranges.size(), -1);
+  const OffsetProblem problem{ranges, static_cast<std::uint32_t>(ranges.size()), {}, capacity};
+  auto plan = ExactPlanner<>{nodes}(problem, offsets);
+  if (plan.ok()) CHECK(validate_offsets(problem, offsets).ok());
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("offsets_exact: case 20 every known optimum is reached and proven") {
+  struct Row {
+    const char* file;
+    Bytes optimum;
+  };
+  for (const Row& row : {Row{"leading_gap", 236}, Row{"person_detection", 64512}, Row{"above_the_load", 9216},
+                         Row{"perfect_30", 1048576}, Row{"minimalloc_A.1048576", 1048576},
+                         Row{"minimalloc_B.1048576", 1048576}}) {
+    CAPTURE(row.file);
+    const auto ranges = shared_intervals(std::string("cases/20-planner-optimum/") + row.file + ".csv");
+    if (ranges.empty()) return;
+    const auto plan = solve(ranges);
+    REQUIRE(plan.ok());
+    CHECK(plan->peak == row.optimum);
+    CHECK(plan->lower_bound == row.optimum);
+    CHECK(plan->proven_optimal);
+  }
+}
+
+TEST_CASE("offsets_exact: case 20 a capacity above the load and below the optimum is infeasible with proof") {
+  const auto ranges = shared_intervals("cases/20-planner-optimum/above_the_load.csv");
+  if (ranges.empty()) return;
+  const auto tight = solve(ranges, 8192);
+  REQUIRE(!tight.ok());
+  CHECK(tight.error().code == Errc::infeasible);
+  CHECK(std::string_view(tight.error().what).starts_with("no plan fits"));
+  CHECK(solve(ranges, 9216).ok());
+  // Without a search nothing is proven, and the text says so.
+  const auto unproven = solve(ranges, 8192, 0);
+  REQUIRE(!unproven.ok());
+  CHECK(std::string_view(unproven.error().what).ends_with("one may exist"));
+}
+
+TEST_CASE("offsets_exact: the challenging set fits its capacity within a stated number of nodes") {
+  for (const char name : std::string_view("ABCDEFGHIJK")) {
+    CAPTURE(name);
+    const auto ranges = shared_intervals(std::string("data/dsa/minimalloc/") + name + ".1048576.csv");
+    if (ranges.empty()) return;
+    const auto plan = solve(ranges, 1048576, 200'000);
+    REQUIRE(plan.ok());
+    CHECK(plan->peak <= 1048576);
+  }
+}
+
+TEST_CASE("offsets_exact: rectangles cut into 200 and 400 pieces are put together again without waste") {
+  for (const char* name : {"cut_200_a1", "cut_400_a1"}) {
+    CAPTURE(name);
+    const auto ranges = shared_intervals(std::string("data/dsa/synth/") + name + ".csv");
+    if (ranges.empty()) return;
+    const auto plan = solve(ranges, max_bytes, 200'000);
+    REQUIRE(plan.ok());
+    CHECK(plan->peak == 1048576);
+  }
+}
+
+TEST_CASE("offsets_exact: equals brute force on 2000 random problems of at most 8 blocks") {
+  const std::uint64_t count = testing::quick() ? 200 : 2000;
+  for (std::uint64_t seed = 0; seed < count; ++seed) {
+    CAPTURE(seed);
+    const auto p = testing::random_problem(seed, 8, seed % 4);
+    std::vector<Bytes> offsets(p.groups, -1);
+    const auto plan = ExactPlanner<>{}(p.view(), offsets);
+    REQUIRE(plan.ok());
+    REQUIRE(validate_offsets(p.view(), offsets).ok());
+    CHECK(plan->proven_optimal);
+    CHECK(plan->peak == testing::BruteForce(p)(plan->peak + 1));
+  }
+}
+
+TEST_CASE("offsets_exact: the same nodes give the same plan, and more of them never a worse one") {
+  Bytes last = max_bytes;
+  for (const std::int64_t nodes : {0, 300, 3000, 60000}) {
+    const auto ranges = shared_intervals("data/dsa/minimalloc/D.1048576.csv");
+    if (ranges.empty()) return;
+    const auto plan = solve(ranges, max_bytes, nodes);
+    const auto again = solve(ranges, max_bytes, nodes);
+    REQUIRE(plan.ok());
+    CHECK(plan->peak == again->peak);
+    CHECK(plan->peak <= last);
+    CHECK(plan->lower_bound >= 986112);
+    last = plan->peak;
+  }
+  CHECK(last < 1048576);
+}
+
+TEST_CASE("offsets_exact: a stop that says yes ends it with the best plan so far") {
+  struct Stop {
+    constexpr bool operator()() const noexcept { return true; }
+  };
+  const std::vector<LiveRange> ranges(above_the_load.begin(), above_the_load.end());
+  std::vector<Bytes> offsets(9, -1);
+  const auto plan = ExactPlanner<Stop>{}({ranges, 9}, offsets);
+  REQUIRE(plan.ok());
+  CHECK(plan->peak >= 9);
+  CHECK(plan->lower_bound == 8);
+  CHECK(!plan->proven_optimal);
+}
+
+TEST_CASE("offsets_exact: the bound counts that only the topmost block keeps its unrounded size") {
+  // Two blocks of 10 at alignment 64: 64 + 10.
+  const std::vector<LiveRange> ranges{{0, 2, 10, 64, 0}, {0, 2, 60, 64, 1}};
+  const auto plan = solve(ranges);
+  REQUIRE(plan.ok());
+  CHECK(plan->peak == 74);
+  CHECK(plan->proven_optimal);
+}
+
+namespace {
+
+constexpr Bytes peak_at_compile_time() {
+  std::array<Bytes, 9> offsets{};
+  const auto plan = ExactPlanner<>{}({above_the_load, 9}, offsets);
+  return plan.ok() && plan->proven_optimal ? plan->peak : -1;
+}
+
+/// Sixty blocks in pairs that fit only one way round.
+constexpr bool sixty_at_compile_time() {
+  std::array<LiveRange, 60> ranges{};
+  for (std::uint32_t i = 0; i < 60; ++i)
+    ranges[i] = {i / 2, i / 2 + 2, i % 2 == 0 ? 3 + i / 2 % 3 : 8 - i / 2 % 3, 1, i};
+  std::array<Bytes, 60> offsets{};
+  const auto plan = ExactPlanner<>{2000}({ranges, 60}, offsets);
+  return plan.ok() && validate_offsets({ranges, 60}, offsets).ok() && plan->peak >= plan->lower_bound;
+}
+
+}  // namespace
+
+TEST_CASE("offsets_exact: works in constant expressions within the compilers' default limits") {
+  static_assert(peak_at_compile_time() == 9);
+  static_assert(sixty_at_compile_time());
+  CHECK(sixty_at_compile_time());
+}
