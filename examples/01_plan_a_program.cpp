@@ -3,14 +3,11 @@
 // time.
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
-#include "holdfast/graph/alias.hpp"
 #include "holdfast/hlo/parser.hpp"
-#include "holdfast/plan/buffer_assignment.hpp"
-#include "holdfast/plan/buffers.hpp"
-#include "holdfast/plan/liveness.hpp"
+#include "holdfast/plan/plan_module.hpp"
 #include "holdfast/plan/plan_offsets.hpp"
-#include "holdfast/plan/plan_summary.hpp"
 
 using namespace holdfast;
 
@@ -33,17 +30,13 @@ struct Figures {
 };
 
 constexpr Result<Figures> plan(std::string_view program) {
-  const Result<Module> module = parse_hlo_text(program);
+  Result<Module> module = parse_hlo_text(program);
   if (!module.ok()) return module.error();  // has line and column
-  const Result<ValueTable> values = analyze_values(*module);
-  if (!values.ok()) return values.error();
-  const Result<Liveness> live = analyze_liveness(*module, *values);
-  if (!live.ok()) return live.error();
-  BufferSet buffers(*module, *values, *live);
-  const Result<BufferAssignment> places = assign_buffers(*module, *live, buffers, PlanOffsets{});
-  if (!places.ok()) return places.error();
-  const PlanSummary s = summarize_plan(*module, *values, *live, buffers, *places);
-  return Figures{s.peak_bytes, s.heap_bytes, s.lower_bound_bytes};
+  ModulePlan p(std::move(*module));
+  Error e = p.analyze();
+  if (e.ok()) e = p.plan(PlanOffsets{});
+  if (!e.ok()) return e;
+  return Figures{p.summary.peak_bytes, p.summary.heap_bytes, p.summary.lower_bound_bytes};
 }
 
 // 65536 (w, updated in place) + 32768 (x) + 8192 (y) + 8192 (error, in which the product was) + 16

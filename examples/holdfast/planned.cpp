@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planned.hpp"
 
-#include <vector>
+#include <cstdint>
+#include <utility>
 
 #include "holdfast/hlo/parser.hpp"
 #include "holdfast/hlo/proto_reader.hpp"
+#include "holdfast/plan/any_order_bound.hpp"
 #include "holdfast/plan/plan_offsets.hpp"
-#include "holdfast/plan/schedule_as_given.hpp"
-#include "holdfast/plan/schedule_best.hpp"
 #include "holdfast/plan/schedule_bfs.hpp"
 #include "holdfast/plan/schedule_dfs.hpp"
 #include "holdfast/plan/schedule_list.hpp"
@@ -22,46 +22,61 @@ namespace {
 
 using namespace holdfast;
 
-/// Puts the module into the order that a scheduler chooses.
-Error reorder(Planned& p, const Options& options) {
+/// Looks at a node that a second of effort is worth, about, on a common machine.
+constexpr double looks_a_second = 2e8;
+
+/// Puts the module into the order that one scheduler finds.
+template <class Scheduler>
+Error reorder(Planned& p, const PlanOptions& how, const Scheduler& scheduler) {
   ModuleGraphOptions graph;
-  graph.pointer_size = options.pointer_size;
+  graph.pointer_size = how.pointer_size;
+  graph.alignment = how.assign.alignment;
   graph.outputs_held = false;  // temporaries may lie where an output is not yet
-  if (options.alignment > 0) graph.alignment = options.alignment;
-  const auto by = [&](const auto& scheduler) {
-    Result<ModuleSchedule> schedule = schedule_module(p.module, p.values, scheduler, graph);
-    if (!schedule.ok()) return schedule.error();
-    apply_schedule(p.module, std::move(*schedule));
-    return Error{};
-  };
-  if (p.scheduler == "list") return by(ScheduleList{});
-  if (p.scheduler == "dfs") return by(ScheduleDfs{});
-  if (p.scheduler == "bfs") return by(ScheduleBfs{});
-  if (p.scheduler == "post-order") return by(SchedulePostOrder{});
-  if (p.scheduler == "best") return by(ScheduleBest{});
-  if (p.scheduler != "search") return {};
-  const ScheduleSearch<TimeLimit> search{std::uint64_t{1} << 40, 1,
-                                         TimeLimit(options.effort)};  // time alone ends it
-  return by(search);
+  Result<ModuleSchedule> schedule = schedule_module(p.module, p.values, scheduler, graph);
+  if (!schedule.ok()) return schedule.error();
+  apply_schedule(p.module, std::move(*schedule));
+  return {};
 }
 
-/// Plans the order in which the module stands.
-Error plan_order(Planned& p, const Options& options) {
-  progress("liveness");
-  Result<Liveness> live = analyze_liveness(p.module, p.values);
-  if (!live.ok()) return live.error();
-  p.live = std::move(*live);
-  progress("buffers");
-  p.buffers.emplace(p.module, p.values, p.live);
+/// Searches for orders and for what none can be below.
+Error search(Planned& p, OrderTrials& trials, double seconds) {
+  // The counted effort ends it, so that the same command gives the same plan; time only where this
+  // machine is much slower.
+  const double looks =
+      seconds * looks_a_second / static_cast<double>(p.module.instructions.size() + 1);
+  const TimeLimit stop(1 + 2 * seconds);
+  const ScheduleSearch<TimeLimit> for_order{.effort = static_cast<std::uint64_t>(0.3 * looks),
+                                            .stop = stop};
+  const ScheduleSearch<TimeLimit> again{.effort = static_cast<std::uint64_t>(0.01 * looks),
+                                        .stop = stop};
+  const ScheduleSearch<TimeLimit> for_bound{.effort = static_cast<std::uint64_t>(0.2 * looks),
+                                            .stop = stop};
+  if (Error e = trials.add_scheduled(for_order); !e.ok()) return e;
+  if (Error e = trials.add_from_each(again); !e.ok()) return e;
+  const Result<Bytes> bound = any_order_bound(p.module, p.values, for_bound);
+  if (bound.ok()) p.any_order_bound_bytes = *bound;
+  return bound.ok() ? Error{} : bound.error();
+}
+
+/// Schedules as asked and plans that.
+Error plan_asked(Planned& p, const Options& options, const PlanOptions& how, Clock& clock) {
+  progress("scheduling");
+  Error e;
+  const bool several = p.scheduler == "best" || p.scheduler == "search";
+  OrderTrials trials(p, how);
+  if (several) e = trials.add_classic();
+  if (p.scheduler == "search" && e.ok()) e = search(p, trials, options.effort);
+  if (p.scheduler == "list") e = reorder(p, how, ScheduleList{});
+  if (p.scheduler == "dfs") e = reorder(p, how, ScheduleDfs{});
+  if (p.scheduler == "bfs") e = reorder(p, how, ScheduleBfs{});
+  if (p.scheduler == "post-order") e = reorder(p, how, SchedulePostOrder{});
+  p.schedule_seconds = clock.lap();
+  if (!e.ok()) return e;
   progress("offsets");
   const PlanOffsets<TimeLimit> planner{.stop = TimeLimit(options.effort)};
-  AssignOptions assign;
-  if (options.alignment > 0) assign.alignment = options.alignment;
-  Result<BufferAssignment> plan = assign_buffers(p.module, p.live, *p.buffers, planner, assign);
-  if (!plan.ok()) return plan.error();
-  p.plan = std::move(*plan);
-  p.summary = summarize_plan(p.module, p.values, p.live, *p.buffers, p.plan, options.pointer_size);
-  return {};
+  e = several ? trials.finish(planner) : p.plan(planner, how);
+  p.plan_seconds += clock.lap();
+  return e;
 }
 
 }  // namespace
@@ -73,28 +88,24 @@ std::unique_ptr<Planned> plan_module(const Input& input, const Options& options,
   Result<Module> module =
       input.kind == InputKind::proto ? parse_hlo_proto(input.bytes) : parse_hlo_text(input.bytes);
   if (!module.ok()) return print_error(input, module.error()), nullptr;
-  auto p = std::make_unique<Planned>();
-  p->module = std::move(*module);
+  auto p = std::make_unique<Planned>(std::move(*module));
   p->parse_seconds = clock.lap();
 
-  progress("values");
-  Result<ValueTable> values = analyze_values(p->module);
-  if (!values.ok()) return print_error(input, values.error()), nullptr;
-  p->values = std::move(*values);
-  p->plan_seconds = clock.lap();
+  PlanOptions how;
+  how.pointer_size = options.pointer_size;
+  if (options.alignment > 0) how.assign.alignment = options.alignment;
   const bool given = p->module.is_scheduled;
   p->scheduler = !options.scheduler.empty() ? options.scheduler : given ? "as-given" : "best";
-  if (given && p->scheduler != "as-given") {
-    if (const Error e = plan_order(*p, options); !e.ok()) return print_error(input, e), nullptr;
+  progress("values");
+  Error e = p->analyze();
+  if (e.ok() && given && p->scheduler != "as-given") {
+    e = p->plan(PlanOffsets{.stop = TimeLimit(options.effort)}, how);
     p->as_given_peak_bytes = p->summary.peak_bytes;
-    p->plan_seconds += clock.lap();
   }
-  progress("scheduling");
-  if (const Error e = reorder(*p, options); !e.ok()) return print_error(input, e), nullptr;
-  p->schedule_seconds = clock.lap();
-  if (const Error e = plan_order(*p, options); !e.ok()) return print_error(input, e), nullptr;
+  p->plan_seconds = clock.lap();
+  if (e.ok()) e = plan_asked(*p, options, how, clock);
+  if (!e.ok()) return print_error(input, e), nullptr;
   if (given && p->scheduler == "as-given") p->as_given_peak_bytes = p->summary.peak_bytes;
-  p->plan_seconds += clock.lap();
   status = done;
   return p;
 }

@@ -6,15 +6,9 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
-#include "holdfast/graph/alias.hpp"
-#include "holdfast/graph/module.hpp"
-#include "holdfast/plan/buffer_assignment.hpp"
-#include "holdfast/plan/buffers.hpp"
-#include "holdfast/plan/liveness.hpp"
-#include "holdfast/plan/plan_summary.hpp"
+#include "holdfast/plan/plan_module.hpp"
 #include "input.hpp"
 #include "options.hpp"
 
@@ -43,16 +37,12 @@ struct TimeLimit {
   [[nodiscard]] bool operator()() const noexcept { return std::chrono::steady_clock::now() >= end; }
 };
 
-/// A module and its plan. Each stage refers to the one before, so it stays where it was made.
-struct Planned {
-  holdfast::Module module;
-  holdfast::ValueTable values;
-  holdfast::Liveness live;
-  std::optional<holdfast::BufferSet> buffers;
-  holdfast::BufferAssignment plan;
-  holdfast::PlanSummary summary;
+/// A module's plan and how it came about.
+struct Planned : holdfast::ModulePlan {
+  using ModulePlan::ModulePlan;
   std::string scheduler;
   holdfast::Bytes as_given_peak_bytes = 0;
+  holdfast::Bytes any_order_bound_bytes = 0;  ///< of the heap; 0: not computed
   double parse_seconds = 0;
   double schedule_seconds = 0;
   double plan_seconds = 0;

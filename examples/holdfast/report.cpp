@@ -97,6 +97,12 @@ Json empty_json() {
   return j;
 }
 
+// Of the order used, or with `search` of every order.
+bool is_proven(const Planned& p) {
+  if (p.scheduler != "search") return p.summary.proven_optimal;
+  return p.summary.heap_bytes <= p.any_order_bound_bytes;
+}
+
 Json plan_json(const Planned& p) {
   Json j = empty_json();
   const PlanSummary& s = p.summary;
@@ -118,7 +124,8 @@ Json plan_json(const Planned& p) {
   j["lower_bound_bytes"] = s.lower_bound_bytes;
   j["as_given_peak_bytes"] = p.as_given_peak_bytes;
   j["heap_bytes"] = s.heap_bytes;
-  j["proven_optimal"] = s.proven_optimal;
+  j["any_order_lower_bound_bytes"] = p.any_order_bound_bytes;
+  j["proven_optimal"] = is_proven(p);
   j["parse_seconds"] = p.parse_seconds;
   j["schedule_seconds"] = p.schedule_seconds;
   j["plan_seconds"] = p.plan_seconds;
@@ -162,7 +169,9 @@ void print_summary(const Planned& p) {
   line("live peak", s.live_peak_bytes);
   std::printf("  heap %lld bytes, lower bound %lld%s\n", static_cast<long long>(s.heap_bytes),
               static_cast<long long>(s.lower_bound_bytes),
-              s.proven_optimal ? ": proven optimal for this order" : "");
+              !is_proven(p)               ? ""
+              : p.scheduler == "search" ? ": proven optimal for every order"
+                                        : ": proven optimal for this order");
   std::printf("  read %.3f s, scheduled %.3f s, planned %.3f s\n", p.parse_seconds,
               p.schedule_seconds, p.plan_seconds);
   std::printf("  largest at the peak:\n");
@@ -192,21 +201,21 @@ std::string offsets_csv(const Planned& p) {
     std::string name = place_name(p, place);
     for (char& c : name)
       if (c == ',') c = '.';
-    out += std::to_string(l.index - p.plan.arenas_of.back().begin) + "," + std::to_string(group) +
+    out += std::to_string(l.index - p.assignment.arenas_of.back().begin) + "," + std::to_string(group) +
            "," + std::to_string(size) + "," + std::to_string(begin) + "," + std::to_string(end) +
            "," + std::to_string(l.offset) + "," + name + "\n";
   };
   for (const LivePiece& piece : p.live.pieces_of(p.live.frames[frame])) {
-    const ValueId root = p.buffers->root(piece.value);
+    const ValueId root = p.buffers().root(piece.value);
     if (p.live.places[index_of(piece.value)].kind == PlaceKind::callee) {
-      for (const CalleeArena& c : p.plan.callees)
+      for (const CalleeArena& c : p.assignment.callees)
         if (c.place == piece.value)
-          row(c.location, index_of(root), p.plan.arenas[c.arena].size, piece.begin, piece.end,
+          row(c.location, index_of(root), p.assignment.arenas[c.arena].size, piece.begin, piece.end,
               piece.value);
     } else if (seen[index_of(root)] == 0) {
       seen[index_of(root)] = 1;
-      for (const BufferPiece& b : p.buffers->pieces(root))
-        row(p.plan.locations[index_of(root)], index_of(root), p.buffers->size(root), b.begin, b.end,
+      for (const BufferPiece& b : p.buffers().pieces(root))
+        row(p.assignment.locations[index_of(root)], index_of(root), p.buffers().size(root), b.begin, b.end,
             b.first);
     }
   }

@@ -55,7 +55,7 @@ Need need_of(const Planned& p, const Executor& executor) {
   for (const ProgramLeaf& a : executor.arguments()) n.memory = saturating_add(n.memory, a.size);
   for (const ProgramLeaf& r : executor.results())
     if (!r.donated) n.memory = saturating_add(n.memory, r.size);
-  for (const Arena& a : p.plan.entry_arenas()) n.memory = saturating_add(n.memory, a.size);
+  for (const Arena& a : p.assignment.entry_arenas()) n.memory = saturating_add(n.memory, a.size);
   return n;
 }
 
@@ -133,7 +133,7 @@ int run_module(const Input& input, const Options& options) {
   int status = done;
   const std::unique_ptr<Planned> p = plan_module(input, options, status);
   if (p == nullptr) return status;
-  const PlannedProgram program{&p->module, &p->values, &p->live, &p->plan};
+  const PlannedProgram program{&p->module, &p->values, &p->live, &p->assignment};
   Json j = plan_json(*p);
   j["backend"] = options.backend;
   j["measured_peak_bytes"] = Bytes{0};

@@ -81,14 +81,16 @@ def nvcc():
     if not compiler:
         return checks.skip("headers: as .cu", "no nvcc")
     headers = usable("g++")
+    example = tree.INCLUDE.parent / "examples/01_plan_a_program.cpp"
+    base = [compiler, *[b.replace("-isystem", "-isystem=") for b in BASE], "-Werror", "all-warnings", NOT_A_MODULE]
     with checks.scratch() as folder:
-        jobs = []
+        jobs = [(checks.command, "headers: a plan in a static_assert as .cu",
+                 [*base, "-x", "cu", "-c", example, "-o", pathlib.Path(folder, "example.o")])]
         for name, flags in (("as it is", []), ("without exceptions", ["-Xcompiler", "-fno-exceptions,-fno-rtti"])):
             path = pathlib.Path(folder, name.replace(" ", "_") + ".cu")
             path.write_text(sources(headers) + "__global__ void kernel() {}\n")
             jobs.append((checks.command, f"headers: all together as .cu, {name}",
-                         [compiler, *[b.replace("-isystem", "-isystem=") for b in BASE], "-Werror", "all-warnings", NOT_A_MODULE, *flags, "-c", path,
-                          "-o", str(path) + ".o"]))
+                         [*base, *flags, "-c", path, "-o", str(path) + ".o"]))
         checks.side_by_side(jobs)
 
 

@@ -26,6 +26,9 @@ struct ModuleGraphOptions {
   bool outputs_held = true;
   /// XLA's rules: pointer tables have bytes, and a value lives as long as it stands in a tuple.
   bool compat = false;
+  /// Leaves out what some plan might do without: donated parameters, and the order that an update in
+  /// place needs. What no order of the graph can be below, no plan of the program can.
+  bool relaxed = false;
 };
 
 /// The sizes that plans use: `byte_size`, 0 for what is unbounded.
@@ -52,6 +55,7 @@ struct CalleeMemory {
 template <class SizeOf = ShapeBytes>
 class ModuleGraphs {
  public:
+  constexpr ~ModuleGraphs() = default;  // else nvcc 13.0 takes it for no constant expression
   constexpr ModuleGraphs(const Module& module, const ValueTable& values,
                          const ModuleGraphOptions& options = {})
       : ModuleGraphs(module, values, options, SizeOf{options.pointer_size}) {}
@@ -66,6 +70,7 @@ class ModuleGraphs {
         local_(values.values.size(), Local{}),
         anchored_(values.values.size(), 0) {
     if (options_.outputs_held) find_anchored();
+    if (options_.relaxed) find_readers();
   }
 
   /// Makes the graph of a planned computation; `callees` has what each of the module's computations
@@ -95,6 +100,7 @@ class ModuleGraphs {
   struct Local {
     std::uint32_t round = 0;
     ValueId value = no_id<ValueId>;
+    Bytes counted = 0;
     std::uint32_t buffer = GraphBuilder::own_buffer;
     Lifetime lifetime = Lifetime::temporary;
     bool donated = false;
@@ -110,6 +116,7 @@ class ModuleGraphs {
   std::vector<NodeId> node_of_;
   std::vector<Local> local_;
   std::vector<char> anchored_;  // values that lie where results have a place of their own
+  std::vector<ComputationId> reader_;  // by value: the one computation whose kernels read it
   std::uint32_t round_ = 0;
   ComputationId computation_{};
   std::span<const CalleeMemory> callees_;
@@ -155,6 +162,31 @@ class ModuleGraphs {
               anchored_[index_of(l.carried)] = anchored_[index_of(l.next)] = 1;
     }
   }
+  // A value that a loop only hands through is read by nobody there.
+  constexpr void find_readers() {
+    constexpr auto several = static_cast<ComputationId>(0xFFFFFFFEu);
+    reader_.resize(t_.values.size(), no_id<ComputationId>);
+    for (std::uint32_t c = 0; c <= index_of(m_.entry); ++c) {
+      const auto id = static_cast<ComputationId>(c);
+      if (!t_.calls.is_planned(id)) continue;
+      for (const InstructionId i : m_.instructions_of(id))
+        if (!is_forwarding(m_[i].opcode) && !is_control_flow(m_[i].opcode))
+          for (const InstructionId o : m_.operands(m_[i]))
+            each_value(o, [&](ValueId v, std::uint32_t) {
+              ComputationId& r = reader_[index_of(v)];
+              r = r == no_id<ComputationId> || r == id ? id : several;
+            });
+    }
+  }
+  // Whether a callee surely needs an operand's value.
+  [[nodiscard]] constexpr bool passed(InstructionId id, ValueId v) const noexcept {
+    const std::span<const ComputationId> called = m_.called(m_[id]);
+    if (std::find(called.begin(), called.end(), reader_[index_of(v)]) != called.end()) return true;
+    if (m_[id].opcode != Opcode::while_) return false;
+    const IndexRange run = t_.control[index_of(id)];
+    return std::any_of(t_.carries.begin() + run.begin, t_.carries.begin() + run.end(),
+                       [v](const LoopCarry& c) { return c.init == v; });
+  }
   // Values that share memory by force, and results that have a place of their own.
   constexpr void prepare_buffers() {
     const InstructionId root = m_[computation_].root;
@@ -166,6 +198,7 @@ class ModuleGraphs {
         local(older).buffer = builder_.make_buffer();
       local(younger).buffer = local(older).buffer;
     };
+    if (options_.relaxed) return;
     if (computation_ == m_.entry)
       for (const ParameterAlias& a : m_.parameter_aliases) {
         const ValueId p = t_.value(m_.parameters_of(computation_)[a.parameter], a.parameter_node);
@@ -199,7 +232,9 @@ class ModuleGraphs {
       const Bytes bytes = size(v);
       if (bytes == 0 && !options_.compat) return;
       if (l.value != no_id<ValueId>) return builder_.forward(l.value);
-      l.value = builder_.define(bytes, lifetime(i, v), l.buffer);
+      const Lifetime life = lifetime(i, v);
+      l.value = builder_.define(bytes, life, l.buffer);
+      l.counted = life == Lifetime::held || life == Lifetime::ignored ? 0 : bytes;
       if (i.opcode != Opcode::while_ || anchored_[index_of(v)] == 0) defined += bytes;
       if (!builder_.back().source) add_reuses(id, v, node);
     });
@@ -238,8 +273,13 @@ class ModuleGraphs {
       each_value(id, [this](ValueId v, std::uint32_t) { read(v); });
       return;
     }
+    const bool partly = options_.relaxed && is_control_flow(i.opcode);
     for (const InstructionId o : operands) {
-      if (i.opcode == Opcode::copy)
+      if (partly)
+        each_value(o, [&](ValueId v, std::uint32_t) {
+          if (passed(id, v)) read(v);
+        });
+      else if (i.opcode == Opcode::copy)
         read(t_.value(o));
       else
         each_value(o, [this](ValueId v, std::uint32_t) { read(v); });
@@ -276,7 +316,10 @@ class ModuleGraphs {
             reuse(t_.value(operands[operand], operand_node));
         });
     if (!InPlaceRules::overwrites(kernel.opcode)) return;
-    if (operands.size() * m_.shapes.node_count(kernel.shape) > most_pairs) return;
+    if (operands.size() * m_.shapes.node_count(kernel.shape) > most_pairs) {
+      if (options_.relaxed) builder_.back().slack = operand_bytes(i);
+      return;
+    }
     for (std::uint32_t o = 0; o < operands.size(); ++o)
       if (!m_.shapes.is_tuple(m_[operands[o]].shape) && mine(o) &&
           rules_.may_overwrite(maker, o, node))
@@ -289,7 +332,7 @@ class ModuleGraphs {
 
   // Bytes of operands that a callee may be done with before it is over.
   [[nodiscard]] constexpr Bytes given_up(const Instruction& i,
-                                         ComputationId callee) const noexcept {
+                                         ComputationId callee) noexcept {
     std::size_t kernels = 0;
     for (const InstructionId k : m_.instructions_of(callee)) {
       const Opcode opcode = m_[k].opcode;
@@ -297,10 +340,12 @@ class ModuleGraphs {
                      ? 1u
                      : 0u;
     }
+    return kernels > 1 ? operand_bytes(i) : 0;
+  }
+  [[nodiscard]] constexpr Bytes operand_bytes(const Instruction& i) noexcept {
     Bytes sum = 0;
     for (const InstructionId o : m_.operands(i))
-      if (kernels > 1)
-        each_value(o, [&](ValueId v, std::uint32_t) { sum = saturating_add(sum, size(v)); });
+      each_value(o, [&](ValueId v, std::uint32_t) { sum = saturating_add(sum, local(v).counted); });
     return sum;
   }
   // A callee's peak becomes transient bytes of the call; what it defines for its caller is the
@@ -308,6 +353,12 @@ class ModuleGraphs {
   constexpr void add_callees(const Instruction& i, Bytes defined) {
     if (!is_control_flow(i.opcode)) return;
     Graph::Node& node = builder_.back();
+    if (options_.relaxed) {  // operands may be gone before the callee's peak, results come after it
+      for (const ComputationId c : m_.called(i))
+        node.transient = std::max(node.transient, callees_[index_of(c)].floor);
+      node.slack = saturating_add(operand_bytes(i), defined);
+      return;
+    }
     Bytes floor = 0;
     const bool loop = i.opcode == Opcode::while_;
     for (const ComputationId c : m_.called(i)) {

@@ -113,10 +113,9 @@ template <sink S = NullSink>
 /// Errors: none; outside a constant expression malformed text is a broken precondition.
 [[nodiscard]] constexpr Module parse_hlo_literal(std::string_view text,
                                                  const ParseOptions& options = {}) {
-  Result<Module> module = parse_hlo_text(text, options);
-  detail::require_well_formed(module.ok(), module.error().what, module.error().line(),
-                              module.error().column());
-  return std::move(module).value();
+  Result<Module> m = parse_hlo_text(text, options);
+  detail::require_well_formed(m.ok(), m.error().what, m.error().line(), m.error().column());
+  return std::move(m).value();
 }
 
 /// Writes `LINE:COLUMN: what is wrong`, the line it is in (as much as is useful of it), and a mark
