@@ -88,7 +88,7 @@ const std::string two_callees =
 
 }  // namespace
 
-TEST_CASE("schedule_module: T7.1 to T7.6 read as HLO give XLA's choice, order and peak") {
+TEST_CASE("schedule_module: T7.1 T7.2 T7.3 T7.4 T7.5 T7.6 read as HLO give XLA's choice, order and peak") {
   const struct {
     const std::string& text;
     std::size_t chosen;
