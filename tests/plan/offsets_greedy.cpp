@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "holdfast/plan/offsets_greedy.hpp"
 
+#include <algorithm>
 #include <array>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -39,6 +42,42 @@ Planned solve(const std::vector<LiveRange>& ranges, std::uint32_t groups, const 
 }
 
 using Offsets = std::vector<Bytes>;
+
+/// The rule by its definition: each group in turn looks at everything placed, from low to high.
+Offsets by_definition(const testing::OwnedProblem& p, std::span<const std::uint32_t> order, Fit fit) {
+  Offsets offsets(p.groups, 0);
+  std::vector<Bytes> alignment(p.groups, 1);
+  for (const LiveRange& r : p.ranges) alignment[r.group] = std::lcm(alignment[r.group], r.alignment);
+  struct Block {
+    Bytes low, high;
+    const LiveRange* range;
+  };
+  std::vector<Block> placed;
+  const auto place = [&](std::uint32_t g, Bytes offset) {
+    offsets[g] = offset;
+    for (const LiveRange& r : p.ranges)
+      if (r.group == g) placed.push_back({offset, offset + r.size, &r});
+    std::sort(placed.begin(), placed.end(), [](const Block& a, const Block& b) { return a.low < b.low; });
+  };
+  for (const FixedOffset& f : p.fixed)
+    if (std::any_of(p.ranges.begin(), p.ranges.end(), [&](const LiveRange& r) { return r.group == f.group; }))
+      place(f.group, f.offset);
+  for (const std::uint32_t g : order) {
+    Bytes size = 0, start = 0, best = -1, length = max_bytes;
+    std::vector<const LiveRange*> lives;
+    for (const LiveRange& r : p.ranges)
+      if (r.group == g) size = std::max(size, r.size), lives.push_back(&r);
+    for (const Block& b : placed) {
+      if (std::none_of(lives.begin(), lives.end(),
+                       [&](const LiveRange* r) { return r->begin < b.range->end && b.range->begin < r->end; }))
+        continue;
+      if (b.low - start >= size && b.low - start < length && (fit == Fit::best || best < 0)) best = start, length = b.low - start;
+      start = std::max(start, align_up(b.high, alignment[g]));
+    }
+    place(g, best >= 0 ? best : start);
+  }
+  return offsets;
+}
 
 }  // namespace
 
@@ -211,6 +250,64 @@ TEST_CASE("offsets_greedy: a capacity that is too small names the least peak and
   CHECK(plan.error().requested == 16);
   CHECK(plan.error().available == 15);
   CHECK(GreedyPlanner{}({r, 2, {}, 16}, offsets).ok());
+}
+
+TEST_CASE("offsets_greedy: many blocks, long lives and gaps are placed as the rule's definition says") {
+  for (std::uint64_t seed = 0; seed < (testing::quick() ? 8u : 40u); ++seed) {
+    CAPTURE(seed);
+    // From 257 ranges on, time is cut into buckets.
+    testing::OwnedProblem p = testing::random_problem(seed, 1000, seed % 4);
+    testing::Random random(seed + 9);
+    if (seed % 4 < 2)
+      for (LiveRange& r : p.ranges) {
+        if (random(2) == 0) r.end = r.begin + 1 + static_cast<std::int64_t>(random(600));
+        if (seed % 3 == 0) r.size = 1 + static_cast<Bytes>(random(1000));
+      }
+    detail::OffsetInput in;
+    REQUIRE(detail::prepare_offsets(p.view(), p.groups, in).ok());
+    for (const PlacementOrder order : {PlacementOrder::size, PlacementOrder::lifetime, PlacementOrder::start})
+      for (const Fit fit : {Fit::best, Fit::lowest}) {
+        const auto groups = detail::greedy_order(in, order);
+        Offsets offsets(p.groups, -1);
+        REQUIRE(detail::place_in_order(in, groups, fit, {}, offsets).ok());
+        REQUIRE(offsets == by_definition(p, groups, fit));
+      }
+  }
+}
+
+TEST_CASE("offsets_greedy: hundreds of fixed and preferred offsets are kept, refused and taken as a look at every pair says") {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    testing::OwnedProblem p = testing::random_problem(seed, 800, 1);
+    std::vector<Bytes> offsets(p.groups, -1);
+    REQUIRE(GreedyPlanner{}(p.view(), offsets).ok());
+    // All decided as planned, one of them moved a little: free there, or a clash.
+    testing::Random random(seed);
+    const auto moved = static_cast<std::uint32_t>(random(p.groups));
+    const Bytes to = offsets[moved] + p.ranges[moved].alignment * static_cast<Bytes>(random(9));
+    bool free = true;
+    for (std::uint32_t g = 0; g < p.groups; ++g) {
+      if (g != moved) free = free && !testing::clash(p, moved, to, g, offsets[g]);
+      p.fixed.push_back({g, g == moved ? to : offsets[g]});
+    }
+    std::vector<Bytes> again(p.groups, -1);
+    CHECK(GreedyPlanner{}(p.view(), again).error().code == (free ? Errc::ok : Errc::invalid_argument));
+    const std::vector<FixedOffset> preferred = std::exchange(p.fixed, {});
+    GreedyPlanner planner;
+    planner.preferred = preferred;
+    REQUIRE(planner(p.view(), again).ok());
+    CHECK(validate_offsets(p.view(), again).ok());
+    if (free) CHECK(again[moved] == to);
+  }
+}
+
+TEST_CASE("offsets_greedy: a preferred offset from which the sizes could pass 2^63 is not taken") {
+  const std::vector<LiveRange> r{{0, 9, max_bytes / 2 - 1, 1, 0}, {0, 4, max_bytes / 2 + 1, 1, 1}};
+  const std::array<FixedOffset, 1> preferred{FixedOffset{0, max_bytes / 2 - 1}};
+  GreedyPlanner planner{PlacementOrder::lifetime};
+  planner.preferred = preferred;
+  const auto [plan, offsets] = solve(r, 2, planner);
+  CHECK(offsets == Offsets{0, max_bytes / 2 - 1});
 }
 
 TEST_CASE("offsets_greedy: every order and fit gives a plan that an independent checker accepts") {

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "holdfast/core/result.hpp"
 #include "holdfast/core/units.hpp"
 #include "holdfast/plan/detail/offset_problem.hpp"
+#include "holdfast/plan/detail/placed_ranges.hpp"
 #include "holdfast/plan/live_range.hpp"
 #include "holdfast/plan/offset_planner.hpp"
 
@@ -32,73 +32,6 @@ enum class Fit : std::uint8_t {
 };
 
 namespace detail {
-
-/// What is placed so far, by offset.
-class PlacedRanges {
- public:
-  constexpr explicit PlacedRanges(std::size_t expected) { placed_.reserve(expected); }
-
-  /// The offset of the best or lowest gap that is free whenever the group is alive.
-  [[nodiscard]] constexpr Bytes find(const OffsetInput& in, std::uint32_t group, Bytes size, Fit fit) const {
-    const Bytes alignment = in.alignment[group];
-    const std::span<const std::uint32_t> members = in.members(group);
-    const std::int64_t begin = in.ranges[members.front()].begin;
-    const std::int64_t end = in.ranges[members.back()].end;
-    Bytes start = 0;
-    Bytes best = -1;
-    Bytes best_length = max_bytes;
-    for (const Placed& p : placed_) {
-      if (p.begin >= end || p.end <= begin) continue;
-      if (members.size() > 1 && !overlaps(in, members, p)) continue;
-      if (p.low > start && p.low - start >= size) {
-        if (fit == Fit::lowest) return start;
-        if (p.low - start < best_length) {
-          best = start;
-          best_length = p.low - start;
-        }
-      }
-      if (p.high > start) start = align_up(p.high, alignment);
-    }
-    return best >= 0 ? best : start;
-  }
-
-  /// Tells whether nothing that is alive with the group reaches into its bytes at `offset`.
-  [[nodiscard]] constexpr bool is_free(const OffsetInput& in, std::uint32_t group, Bytes offset) const {
-    for (const Placed& p : placed_)
-      for (const std::uint32_t r : in.members(group)) {
-        const LiveRange& range = in.ranges[r];
-        if (p.begin < range.end && range.begin < p.end && p.low < offset + range.size && offset < p.high) return false;
-      }
-    return true;
-  }
-
-  constexpr void insert(const OffsetInput& in, std::uint32_t group, Bytes offset) {
-    for (const std::uint32_t r : in.members(group)) {
-      const LiveRange& range = in.ranges[r];
-      const Placed entry{range.begin, range.end, offset, offset + range.size};
-      const auto at = std::upper_bound(placed_.begin(), placed_.end(), entry,
-                                       [](const Placed& a, const Placed& b) { return a.low < b.low; });
-      placed_.insert(at, entry);
-    }
-  }
-
- private:
-  struct Placed {
-    std::int64_t begin;
-    std::int64_t end;
-    Bytes low;
-    Bytes high;
-  };
-
-  [[nodiscard]] static constexpr bool overlaps(const OffsetInput& in, std::span<const std::uint32_t> members,
-                                               const Placed& p) {
-    for (const std::uint32_t r : members)
-      if (p.begin < in.ranges[r].end && in.ranges[r].begin < p.end) return true;
-    return false;
-  }
-
-  std::vector<Placed> placed_;
-};
 
 /// A product of two non-negative sizes that keeps all bits.
 struct WideProduct {
@@ -173,28 +106,28 @@ struct WideProduct {
 /// Places what is fixed, then `order`; gives the error of fixed groups that clash.
 [[nodiscard]] constexpr Error place_in_order(const OffsetInput& in, std::span<const std::uint32_t> order, Fit fit,
                                              std::span<const FixedOffset> preferred, std::span<Bytes> offsets) {
-  PlacedRanges placed(in.member.size());
+  PlacedRanges placed(in);
   for (std::uint32_t g = 0; g < in.group_count(); ++g) {
     offsets[g] = in.is_fixed(g) ? in.fixed[g] : 0;
     if (!in.is_fixed(g)) continue;
-    if (!placed.is_free(in, g, in.fixed[g])) {
+    if (!placed.is_free(g, in.fixed[g])) {
       Error e = make_error(Errc::invalid_argument, "two fixed offsets overlap");
       e.stage = Stage::plan;
       e.at_kind = AtKind::argument;
       e.at = g;
       return e;
     }
-    placed.insert(in, g, in.fixed[g]);
+    placed.insert(g, in.fixed[g]);
   }
   std::vector<Bytes> wanted;
   if (!preferred.empty()) wanted.assign(in.group_count(), -1);
   for (const FixedOffset& p : preferred)
-    if (p.group < in.group_count() && p.offset < max_bytes / 2) wanted[p.group] = p.offset;
+    if (p.group < in.group_count() && p.offset <= in.room) wanted[p.group] = p.offset;
   for (const std::uint32_t g : order) {
-    const bool takes_wanted = !wanted.empty() && wanted[g] >= 0 && wanted[g] % in.alignment[g] == 0 &&
-                              in.size(g) < max_bytes / 2 && placed.is_free(in, g, wanted[g]);
-    offsets[g] = takes_wanted ? wanted[g] : placed.find(in, g, in.size(g), fit);
-    placed.insert(in, g, offsets[g]);
+    const bool takes_wanted =
+        !wanted.empty() && wanted[g] >= 0 && wanted[g] % in.alignment[g] == 0 && placed.is_free(g, wanted[g]);
+    offsets[g] = takes_wanted ? wanted[g] : placed.find(g, in.size(g), fit == Fit::best);
+    placed.insert(g, offsets[g]);
   }
   return {};
 }
@@ -203,7 +136,8 @@ struct WideProduct {
 
 /// Places groups one by one in a fixed order, each in a gap that is free during its life.
 ///
-/// Errors: as `offset_planner` lists them. Threads: a value. Cost: O(n * overlapping).
+/// Errors: as `offset_planner` lists them. Threads: a value. Cost: O(n log n) times the strips that what lives together leaves
+/// of the addresses; `Fit::best` looks at every gap that would do.
 /// Source: XLA GlobalDecreasingSizeBestFit; TFLite Micro and TVM USMP (lowest fit).
 struct GreedyPlanner {
   PlacementOrder order = PlacementOrder::size;

@@ -9,6 +9,7 @@
 #include "holdfast/core/result.hpp"
 #include "holdfast/core/units.hpp"
 #include "holdfast/plan/detail/offset_problem.hpp"
+#include "holdfast/plan/detail/placed_ranges.hpp"
 #include "holdfast/plan/live_range.hpp"
 #include "holdfast/plan/offsets_greedy.hpp"
 
@@ -47,13 +48,14 @@ struct ArenaPlan {
   ArenaPlan plan;
   std::vector<std::uint32_t> waiting = detail::greedy_order(in, rule.order);
   std::vector<std::uint32_t> later;
+  detail::PlacedRanges placed(in);
   while (!waiting.empty()) {
-    detail::PlacedRanges placed(waiting.size());
+    placed.clear();
     const std::uint32_t first = waiting.front();
     Bytes size = 0;
     later.clear();
     for (const std::uint32_t g : waiting) {
-      const Bytes offset = placed.find(in, g, in.size(g), rule.fit);
+      const Bytes offset = placed.find(g, in.size(g), rule.fit == Fit::best);
       const bool same_colour = colours.empty() || colours[g] == colours[first];
       if (!same_colour || (g != first && offset + in.size(g) > limit)) {
         later.push_back(g);
@@ -61,7 +63,7 @@ struct ArenaPlan {
       }
       offsets[g] = offset;
       arenas[g] = static_cast<std::uint32_t>(plan.sizes.size());
-      placed.insert(in, g, offset);
+      placed.insert(g, offset);
       size = std::max(size, offset + in.size(g));
     }
     plan.sizes.push_back(size);

@@ -25,6 +25,7 @@ struct OffsetInput {
   std::vector<Bytes> fixed;      ///< of each group: its decided offset or -1; empty where none is decided
   Bytes lower_bound = 0;
   Bytes fixed_end = 0;  ///< highest end of a fixed group
+  Bytes room = 0;       ///< what the sizes, alignments and fixed ends of all together leave of 2^63
   bool any_fixed = false;
 
   constexpr ~OffsetInput() = default;  // spelled: nvcc 13.0 takes a class with a span and a vector for no literal type
@@ -217,6 +218,7 @@ constexpr void sort_by_time(std::vector<std::uint32_t>& order, const Time& time)
     }
     in.fixed_end = std::max(in.fixed_end, end);
   }
+  in.room = max_bytes - sum;
   in.lower_bound = std::max(load_bound(in), in.fixed_end);
   return {};
 }

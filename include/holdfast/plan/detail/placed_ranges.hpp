@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "holdfast/core/units.hpp"
+#include "holdfast/plan/detail/address_strips.hpp"
+#include "holdfast/plan/detail/offset_problem.hpp"
+
+namespace holdfast::detail {
+
+/// What is placed so far, as a tree over time.
+///
+/// Time is cut into buckets of a few ends of ranges each. A bucket keeps what begins or ends within it one by one, by address;
+/// a node of the tree keeps the union of what lives anywhere in its time, as strips. What covers a whole node waits there until
+/// somebody looks below. Threads: a value. Cost: a step looks at one bucket at each end of a life and at the strips of
+/// logarithmically many nodes, which are few where blocks lie close together.
+class PlacedRanges {
+ public:
+  constexpr explicit PlacedRanges(const OffsetInput& in) : in_(in) {
+    for (const Bytes a : in.alignment) unit_ = std::gcd(unit_, a);
+    if (unit_ == 0) unit_ = 1;
+    for (const std::uint32_t r : in.member) least_ = std::min(least_, in.ranges[r].size);
+    cut_time();
+    while (leaves_ < count_.size()) leaves_ *= 2;
+    nodes_.resize(leaves_ + count_.size());
+  }
+
+  /// Forgets everything that is placed.
+  constexpr void clear() noexcept {
+    std::fill(count_.begin(), count_.end(), 0u);
+    for (Node& n : nodes_) {
+      n.strips.clear();
+      n.below.clear();
+    }
+  }
+
+  /// The offset of the lowest gap of `size` bytes that is free whenever the group is alive, or of the `smallest` one.
+  [[nodiscard]] constexpr Bytes find(std::uint32_t group, Bytes size, bool smallest) {
+    sources_.clear();
+    for (const std::uint32_t r : in_.members(group)) look(1, 0, leaves_, in_.ranges[r]);
+    const Bytes alignment = in_.alignment[group];
+    Bytes start = 0;
+    Bytes best = -1;
+    Bytes best_length = max_bytes;
+    for (;;) {
+      const Strip above = rise(start, size, alignment);
+      if (!smallest) return start;
+      if (above.low == max_bytes) break;
+      if (above.low - start < best_length) {
+        best = start;
+        best_length = above.low - start;
+        if (best_length == size) break;
+      }
+      start = align_up(above.high, alignment);
+    }
+    return best >= 0 ? best : start;
+  }
+
+  /// Tells whether nothing that is alive with the group reaches into its bytes at `offset`.
+  [[nodiscard]] constexpr bool is_free(std::uint32_t group, Bytes offset) {
+    for (const std::uint32_t r : in_.members(group)) {
+      sources_.clear();
+      look(1, 0, leaves_, in_.ranges[r]);
+      Bytes start = offset;
+      if (rise(start, in_.ranges[r].size, 1); start != offset) return false;
+    }
+    return true;
+  }
+
+  constexpr void insert(std::uint32_t group, Bytes offset) {
+    for (const std::uint32_t r : in_.members(group)) put(1, 0, leaves_, in_.ranges[r], offset);
+  }
+
+ private:
+  struct Placed {
+    std::int64_t begin;
+    std::int64_t end;
+    Bytes low;
+    Bytes high;
+  };
+  struct Node {
+    AddressStrips strips;  ///< an inner node: of all that lives in its time; a leaf: of what covers its time
+    AddressStrips below;   ///< what its children have not been told yet
+  };
+  /// A list of what may be in the way, walked from low to high.
+  struct Source {
+    std::uint32_t list;  ///< a node, or a bucket
+    bool is_bucket;
+    AddressStrips::Cursor cursor;
+    std::int64_t begin;
+    std::int64_t end;
+    Strip above;
+  };
+
+  // A bucket begins where the one before it has enough ends of ranges within; those at its edges do not count.
+  constexpr void cut_time() {
+    const std::size_t total = in_.by_begin.size();
+    const std::size_t most = bucket_ends();
+    const auto begin = [&](std::size_t i) { return in_.ranges[in_.by_begin[i]].begin; };
+    const auto end = [&](std::size_t i) { return in_.ranges[in_.by_end[i]].end; };
+    std::size_t inside = 0;
+    for (std::size_t b = 0, e = 0; e < total;) {
+      const std::int64_t time = b < total ? std::min(begin(b), end(e)) : end(e);
+      std::size_t here = 0;
+      for (; b < total && begin(b) == time; ++b) ++here;
+      for (; e < total && end(e) == time; ++e) ++here;
+      inside += here;
+      if (!cuts_.empty() && inside <= most && e < total) continue;
+      cuts_.push_back(time);
+      inside = 0;
+    }
+    if (cuts_.empty()) cuts_.assign(2, 0);
+    first_.assign(cuts_.size(), 0u);
+    count_.assign(cuts_.size() - 1, 0u);
+    for (const std::uint32_t r : in_.member) {
+      const std::size_t from = bucket_of(in_.ranges[r].begin);
+      const std::size_t to = bucket_of(in_.ranges[r].end);
+      const bool begins_within = cuts_[from] != in_.ranges[r].begin;
+      first_[from + 1] += begins_within;
+      if (to + 1 < cuts_.size() && cuts_[to] != in_.ranges[r].end) first_[to + 1] += to != from || !begins_within;
+    }
+    for (std::size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
+    placed_.assign(first_.back(), Placed{});
+  }
+  [[nodiscard]] constexpr std::size_t bucket_of(std::int64_t time) const noexcept {
+    return static_cast<std::size_t>(std::upper_bound(cuts_.begin(), cuts_.end(), time) - cuts_.begin()) - 1;
+  }
+  // Long lists of strips make steps between nodes dear: the more is alive at once, the fewer buckets.
+  [[nodiscard]] constexpr std::size_t bucket_ends() const noexcept {
+    const std::size_t total = in_.by_begin.size();
+    if (total <= one_bucket) return 2 * total;
+    std::size_t most_alive = 0;
+    for (std::size_t b = 0, e = 0; b < total; ++b) {
+      while (in_.ranges[in_.by_end[e]].end <= in_.ranges[in_.by_begin[b]].begin) ++e;
+      most_alive = std::max(most_alive, b + 1 - e);
+    }
+    std::size_t ends = 128;
+    while (ends * ends < 64 * most_alive) ends *= 2;
+    return ends;
+  }
+
+  // Node `n` is the root of buckets [first, first + width); those past the last one do not exist.
+  [[nodiscard]] constexpr std::int64_t end_of(std::size_t first, std::size_t width) const noexcept {
+    return cuts_[std::min(first + width, cuts_.size() - 1)];
+  }
+
+  constexpr void tell(std::size_t n, const Strip& strip) {
+    nodes_[n].strips.add(strip, least_);
+    if (n < leaves_) nodes_[n].below.add(strip, least_);
+  }
+  constexpr void tell_below(std::size_t n, std::size_t first, std::size_t width) {
+    nodes_[n].below.each([&](const Strip& s) {
+      tell(2 * n, s);
+      if (first + width / 2 < count_.size()) tell(2 * n + 1, s);
+    });
+    nodes_[n].below.clear();
+  }
+
+  constexpr void put(std::size_t n, std::size_t first, std::size_t width, const LiveRange& range, Bytes low) {
+    if (first >= count_.size() || range.end <= cuts_[first] || range.begin >= end_of(first, width)) return;
+    const Bytes high = align_up(low + range.size, unit_);
+    if (range.begin <= cuts_[first] && range.end >= end_of(first, width)) return tell(n, {low, high});
+    if (width == 1) {
+      const auto from = placed_.begin() + first_[first];
+      const auto to = from + count_[first]++;
+      const auto at = std::upper_bound(from, to, low, [](Bytes a, const Placed& b) { return a < b.low; });
+      std::move_backward(at, to, to + 1);
+      *at = Placed{range.begin, range.end, low, high};
+      return;
+    }
+    tell_below(n, first, width);
+    nodes_[n].strips.add({low, high}, least_);
+    put(2 * n, first, width / 2, range, low);
+    put(2 * n + 1, first + width / 2, width / 2, range, low);
+  }
+
+  // Lists all that is alive with a range.
+  constexpr void look(std::size_t n, std::size_t first, std::size_t width, const LiveRange& range) {
+    if (first >= count_.size() || range.end <= cuts_[first] || range.begin >= end_of(first, width)) return;
+    const bool covers = range.begin <= cuts_[first] && range.end >= end_of(first, width);
+    if (width == 1 || covers) add_source(static_cast<std::uint32_t>(n), false, range);
+    if (width == 1) add_source(static_cast<std::uint32_t>(first), true, range);
+    if (width == 1 || covers) return;
+    tell_below(n, first, width);
+    look(2 * n, first, width / 2, range);
+    look(2 * n + 1, first + width / 2, width / 2, range);
+  }
+  constexpr void add_source(std::uint32_t list, bool is_bucket, const LiveRange& range) {
+    if (is_bucket ? count_[list] != 0 : !nodes_[list].strips.empty())
+      sources_.push_back({list, is_bucket, {}, range.begin, range.end, {0, 0}});
+  }
+
+  // Raises `start` to where `size` bytes are free and gives what is above them.
+  constexpr Strip rise(Bytes& start, Bytes size, Bytes alignment) {
+    std::size_t agreed = 0;
+    for (std::size_t i = 0; agreed < sources_.size(); i = i + 1 < sources_.size() ? i + 1 : 0) {
+      Source& s = sources_[i];
+      ++agreed;
+      if (s.above.low > start && s.above.low - start >= size) continue;
+      const Bytes before = start;
+      s.above = s.is_bucket ? rise_in_bucket(s, start, size, alignment)
+                            : nodes_[s.list].strips.rise(s.cursor, start, size, alignment);
+      if (start != before) agreed = 1;
+    }
+    Strip above = AddressStrips::no_more;
+    for (const Source& s : sources_)
+      if (s.above.low < above.low) above = s.above;
+    return above;
+  }
+  constexpr Strip rise_in_bucket(Source& s, Bytes& start, Bytes size, Bytes alignment) const noexcept {
+    for (; s.cursor.strip < count_[s.list]; ++s.cursor.strip) {
+      const Placed& p = placed_[first_[s.list] + s.cursor.strip];
+      if (p.high <= start || p.begin >= s.end || p.end <= s.begin) continue;
+      if (p.low > start && p.low - start >= size) return {p.low, p.high};
+      start = align_up(p.high, alignment);
+    }
+    return AddressStrips::no_more;
+  }
+
+  static constexpr std::size_t one_bucket = 256;
+
+  const OffsetInput& in_;
+  Bytes unit_ = 0;   // divides every offset
+  Bytes least_ = max_bytes;  // no block is smaller
+  std::vector<std::int64_t> cuts_;      // bucket i is [cuts_[i], cuts_[i + 1])
+  std::vector<std::uint32_t> first_;    // its blocks begin at placed_[first_[i]]
+  std::vector<std::uint32_t> count_;
+  std::vector<Placed> placed_;
+  std::size_t leaves_ = 1;
+  std::vector<Node> nodes_;
+  std::vector<Source> sources_;
+};
+
+}  // namespace holdfast::detail
