@@ -29,13 +29,13 @@ constexpr void improve_offsets(const OffsetInput& in, Bytes wanted, std::int64_t
   if (!OffsetSearch::serves(in)) return;
   OffsetSearch search(in);
   std::vector<Bytes> trial(offsets.begin(), offsets.end());
-  bound = std::max(bound, std::min(search.round_up(bound), peak));
+  bound = std::max(bound, std::min(search.groups().round_up(bound), peak));
   const auto probe = [&](Bytes capacity, std::int64_t budget, unsigned& round) {
     budget = std::min(budget, nodes);
     const std::int64_t before = budget;
     const SearchEnd end = search.run(capacity, budget, round, stop, trial);
     nodes -= 1 + before - std::max<std::int64_t>(budget, 0);  // one at least, so that every effort ends
-    if (end == SearchEnd::impossible) bound = std::min(search.round_up(capacity + 1), peak);
+    if (end == SearchEnd::impossible) bound = std::min(search.groups().round_up(capacity + 1), peak);
     if (end != SearchEnd::found) return end;
     std::copy(trial.begin(), trial.end(), offsets.begin());
     peak = highest_end(in, offsets);
@@ -48,7 +48,7 @@ constexpr void improve_offsets(const OffsetInput& in, Bytes wanted, std::int64_t
   Bytes step = 0;
   while (nodes > 0 && bound < peak && !(any_will_do && (peak <= wanted || bound > wanted)) && !stop()) {
     // The bound is asked first: where it can be met, it is easier to meet than a little more.
-    const Bytes asked = std::max(search.round_down(bound + std::min(step, (peak - bound) / 2)), bound);
+    const Bytes asked = std::max(search.groups().round_down(bound + std::min(step, (peak - bound) / 2)), bound);
     const Bytes old_bound = bound;
     unsigned fresh = 0;
     const bool all = any_will_do && bound == wanted;
@@ -63,13 +63,13 @@ constexpr void improve_offsets(const OffsetInput& in, Bytes wanted, std::int64_t
     } else {
       // Halving on what is likely, where nothing is proven.
       for (Bytes low = asked; peak - low > std::max<Bytes>(1, peak / 1024) && nodes > 0 && !stop();) {
-        const Bytes middle = std::max(search.round_down(low + (peak - low) / 2), bound);
+        const Bytes middle = std::max(search.groups().round_down(low + (peak - low) / 2), bound);
         if (middle <= low || middle >= peak) break;
         fresh = 0;
         if (probe(middle, budget, fresh) != SearchEnd::found) low = std::max(bound, middle);
       }
       fresh = 0;
-      if (bound < peak && nodes > 0) probe(std::max(search.round_down(peak - 1), bound), budget, fresh);
+      if (bound < peak && nodes > 0) probe(std::max(search.groups().round_down(peak - 1), bound), budget, fresh);
     }
     budget = std::min(2 * budget, nodes);
   }
