@@ -47,9 +47,17 @@ std::unique_ptr<PlannedTable> plan_table(const Input& input, const Options& opti
   const PlanOffsets<TimeLimit> planner{.stop = TimeLimit(options.effort)};
   for (std::uint32_t a = 0; a < p->table.group_counts.size(); ++a) {
     progress("offsets");
-    const OffsetProblem problem = p->table.problem(a, ranges, options.alignment);
+    OffsetProblem problem = p->table.problem(a, ranges, options.alignment);
+    // What fits a limit is found sooner than what is least; where nothing does, the least is told.
+    if (options.limit >= 0 && p->table.group_counts.size() == 1) problem.capacity = options.limit;
     std::vector<Bytes> offsets(problem.group_count, 0);
-    const Result<OffsetPlan> plan = planner(problem, offsets);
+    const auto solve = [&] {
+      Result<OffsetPlan> within = planner(problem, offsets);
+      if (within.ok() || within.error().code != Errc::infeasible) return within;
+      problem.capacity = max_bytes;
+      return planner(problem, offsets);
+    };
+    const Result<OffsetPlan> plan = solve();
     if (!plan.ok()) return print_error(input, plan.error()), nullptr;
     for (std::size_t r = 0; r < p->table.rows.size(); ++r)
       if (p->table.rows[r].arena == a) p->offsets[r] = offsets[p->table.rows[r].range.group];
