@@ -275,6 +275,34 @@ TEST_CASE("offsets_greedy: many blocks, long lives and gaps are placed as the ru
   }
 }
 
+TEST_CASE("offsets_greedy: however few ends of ranges a bucket of time has, the same gaps are found") {
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    CAPTURE(seed);
+    testing::OwnedProblem p = testing::random_problem(seed, 30, seed % 4);
+    p.fixed.clear();
+    testing::Random random(seed + 3);
+    if (seed % 4 < 2)
+      for (LiveRange& r : p.ranges) r.end += static_cast<std::int64_t>(random(12));
+    detail::OffsetInput in;
+    REQUIRE(detail::prepare_offsets(p.view(), p.groups, in).ok());
+    const auto order = detail::greedy_order(in, PlacementOrder::area);
+    for (const Fit fit : {Fit::best, Fit::lowest}) {
+      const Offsets expected = by_definition(p, order, fit);
+      for (const std::size_t ends : {1u, 4u}) {
+        detail::PlacedRanges placed(in, ends);
+        // Twice, so that nothing is left behind by what is forgotten.
+        for (int round = 0; round < 2; ++round, placed.clear())
+          for (const std::uint32_t g : order) {
+            REQUIRE(placed.find(g, in.size(g), fit == Fit::best) == expected[g]);
+            REQUIRE(placed.is_free(g, expected[g]));
+            placed.insert(g, expected[g]);
+            REQUIRE(!placed.is_free(g, expected[g]));
+          }
+      }
+    }
+  }
+}
+
 TEST_CASE("offsets_greedy: hundreds of fixed and preferred offsets are kept, refused and taken as a look at every pair says") {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);

@@ -22,11 +22,12 @@ namespace holdfast::detail {
 /// logarithmically many nodes, which are few where blocks lie close together.
 class PlacedRanges {
  public:
-  constexpr explicit PlacedRanges(const OffsetInput& in) : in_(in) {
+  /// Units: `bucket_ends` is the most ends of ranges within a bucket; 0 leaves that to what is alive at once.
+  constexpr explicit PlacedRanges(const OffsetInput& in, std::size_t bucket_ends = 0) : in_(in) {
     for (const Bytes a : in.alignment) unit_ = std::gcd(unit_, a);
     if (unit_ == 0) unit_ = 1;
     for (const std::uint32_t r : in.member) least_ = std::min(least_, in.ranges[r].size);
-    cut_time();
+    cut_time(bucket_ends != 0 ? bucket_ends : good_bucket_ends());
     while (leaves_ < count_.size()) leaves_ *= 2;
     nodes_.resize(leaves_ + count_.size());
   }
@@ -99,9 +100,8 @@ class PlacedRanges {
   };
 
   // A bucket begins where the one before it has enough ends of ranges within; those at its edges do not count.
-  constexpr void cut_time() {
+  constexpr void cut_time(std::size_t most) {
     const std::size_t total = in_.by_begin.size();
-    const std::size_t most = bucket_ends();
     const auto begin = [&](std::size_t i) { return in_.ranges[in_.by_begin[i]].begin; };
     const auto end = [&](std::size_t i) { return in_.ranges[in_.by_end[i]].end; };
     std::size_t inside = 0;
@@ -132,7 +132,7 @@ class PlacedRanges {
     return static_cast<std::size_t>(std::upper_bound(cuts_.begin(), cuts_.end(), time) - cuts_.begin()) - 1;
   }
   // Long lists of strips make steps between nodes dear: the more is alive at once, the fewer buckets.
-  [[nodiscard]] constexpr std::size_t bucket_ends() const noexcept {
+  [[nodiscard]] constexpr std::size_t good_bucket_ends() const noexcept {
     const std::size_t total = in_.by_begin.size();
     if (total <= one_bucket) return 2 * total;
     std::size_t most_alive = 0;
