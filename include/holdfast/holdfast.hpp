@@ -96,6 +96,7 @@
 #include "holdfast/plan/heap_replay.hpp"
 #include "holdfast/plan/idle_memory.hpp"
 #include "holdfast/plan/interval_csv.hpp"
+#include "holdfast/plan/lazy_best_fit.hpp"
 #include "holdfast/plan/live_range.hpp"
 #include "holdfast/plan/liveness.hpp"
 #include "holdfast/plan/memory_scheduler.hpp"
