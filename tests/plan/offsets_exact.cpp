@@ -105,6 +105,25 @@ TEST_CASE("offsets_exact: equals brute force on 2000 random problems of at most 
   }
 }
 
+TEST_CASE("offsets_exact: spmd_pipeline of data/hlo cannot be placed at its load, even without its small blocks") {
+  // Its temporaries of 128 KiB and more, in units of those; the module needs 21758272 bytes, its load is 21627201.
+  const std::vector<LiveRange> ranges{
+      {2, 64, 8, 1, 0}, {3, 64, 8, 1, 1}, {4, 50, 1, 1, 2}, {60, 65, 1, 1, 2}, {5, 42, 16, 1, 3}, {6, 64, 23, 1,
+      4}, {12, 29, 1, 1, 5}, {34, 40, 1, 1, 5}, {13, 64, 23, 1, 6}, {14, 64, 23, 1, 7}, {15, 64, 23, 1, 8}, {16,
+      64, 23, 1, 9}, {27, 33, 1, 1, 10}, {30, 38, 1, 1, 11}, {41, 49, 16, 1, 12}, {54, 65, 16, 1, 12}, {48, 55,
+      16, 1, 13}, {49, 58, 1, 1, 14}, {52, 58, 1, 1, 15}, {55, 60, 1, 1, 16}, {56, 61, 1, 1, 17}, {57, 62, 8, 1,
+      18}, {59, 62, 8, 1, 19}};
+  std::vector<Bytes> offsets(20, -1);
+  const auto plan = ExactPlanner<>{}({ranges, 20}, offsets);
+  REQUIRE(plan.ok());
+  CHECK(plan->proven_optimal);
+  CHECK(plan->peak == 166);
+  CHECK(plan->peak * 131072 == 21757952);
+  const auto refused = ExactPlanner<>{}({ranges, 20, {}, 165}, offsets);
+  REQUIRE(!refused.ok());
+  CHECK(std::string_view(refused.error().what).starts_with("no plan fits"));
+}
+
 TEST_CASE("offsets_exact: the same nodes give the same plan, and more of them never a worse one") {
   Bytes last = max_bytes;
   for (const std::int64_t nodes : {0, 300, 3000, 60000}) {
