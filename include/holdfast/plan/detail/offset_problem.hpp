@@ -21,7 +21,8 @@ struct OffsetInput {
   std::vector<std::uint32_t> member;  ///< ranges that need something, by group, then time
   std::vector<std::uint32_t> by_begin;
   std::vector<std::uint32_t> by_end;
-  std::vector<Bytes> alignment;  ///< of each group: the least common multiple of its ranges'
+  std::vector<Bytes> alignment;  ///< of each group: the least common multiple of its ranges'; 0: it needs nothing
+  Bytes unit = 1;                ///< divides every alignment
   std::vector<Bytes> fixed;      ///< of each group: its decided offset or -1; empty where none is decided
   Bytes lower_bound = 0;
   Bytes fixed_end = 0;  ///< highest end of a fixed group
@@ -88,9 +89,6 @@ constexpr void sort_by_time(std::vector<std::uint32_t>& order, const Time& time)
 
 /// The largest sum of live sizes, every live block but the topmost rounded up to the common alignment.
 [[nodiscard]] constexpr Bytes load_bound(const OffsetInput& in) {
-  Bytes unit = 0;
-  for (const Bytes a : in.alignment) unit = std::gcd(unit, a);
-  if (unit == 0) return 0;
   struct Loss {
     Bytes bytes;
     std::int64_t end;
@@ -104,11 +102,12 @@ constexpr void sort_by_time(std::vector<std::uint32_t>& order, const Time& time)
   for (std::size_t i = 0; i < in.by_begin.size(); ++i) {
     const LiveRange& range = in.ranges[in.by_begin[i]];
     for (; ended < in.by_end.size() && in.ranges[in.by_end[ended]].end <= range.begin; ++ended)
-      load -= align_up(in.ranges[in.by_end[ended]].size, unit);
-    const Bytes rounded = align_up(range.size, unit);
+      load -= align_up(in.ranges[in.by_end[ended]].size, in.unit);
+    const Bytes rounded = align_up(range.size, in.unit);
     load += rounded;
-    if (unit > 1 && rounded != range.size) {
-      losses.push_back({rounded - range.size, range.end});
+    const Loss loss{rounded - range.size, range.end};
+    if (loss.bytes > 0 && (losses.empty() || loss.bytes > losses.front().bytes || loss.end > losses.front().end)) {
+      losses.push_back(loss);
       std::push_heap(losses.begin(), losses.end(), less);
     }
     if (load <= bound) continue;
@@ -175,7 +174,7 @@ constexpr void sort_by_time(std::vector<std::uint32_t>& order, const Time& time)
     ++in.first[r.group + 1];
     Bytes& a = in.alignment[r.group];
     if (a == 0) a = r.alignment;
-    if (a % r.alignment != 0 && !checked_multiply(a, r.alignment / std::gcd(a, r.alignment), a)) a = -1;
+    if (a != r.alignment && a % r.alignment != 0 && !checked_multiply(a, r.alignment / std::gcd(a, r.alignment), a)) a = -1;
     if (a < 0 || !checked_add(sum, r.size, sum) || !checked_add(sum, a - 1, sum)) {
       Error e = make_error(Errc::over_budget, "the sizes of all blocks together pass 2^63 bytes");
       e.stage = Stage::plan;
@@ -218,6 +217,10 @@ constexpr void sort_by_time(std::vector<std::uint32_t>& order, const Time& time)
     }
     in.fixed_end = std::max(in.fixed_end, end);
   }
+  Bytes unit = 0;
+  for (const Bytes a : in.alignment)
+    if (a != unit) unit = std::gcd(unit, a);
+  in.unit = std::max<Bytes>(unit, 1);
   in.room = max_bytes - sum;
   in.lower_bound = std::max(load_bound(in), in.fixed_end);
   return {};

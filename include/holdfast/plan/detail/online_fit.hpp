@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -23,9 +22,8 @@ namespace holdfast::detail {
     Bytes low;
     Bytes high;
   };
-  Bytes unit = 0;
+  const Bytes unit = in.unit;
   bool aligned = true;  // by sizes alone
-  for (const Bytes a : in.alignment) unit = std::gcd(unit, a);
   for (const Bytes a : in.alignment) aligned = aligned && (a == unit || a == 0);
   std::vector<Chunk> free;  // by address, never touching each other
   Bytes top = 0;

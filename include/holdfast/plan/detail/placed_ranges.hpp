@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -24,8 +23,6 @@ class PlacedRanges {
  public:
   /// Units: `bucket_ends` is the most ends of ranges within a bucket; 0 leaves that to what is alive at once.
   constexpr explicit PlacedRanges(const OffsetInput& in, std::size_t bucket_ends = 0) : in_(in) {
-    for (const Bytes a : in.alignment) unit_ = std::gcd(unit_, a);
-    if (unit_ == 0) unit_ = 1;
     for (const std::uint32_t r : in.member) least_ = std::min(least_, in.ranges[r].size);
     cut_time(bucket_ends != 0 ? bucket_ends : good_bucket_ends());
     while (leaves_ < count_.size()) leaves_ *= 2;
@@ -164,7 +161,7 @@ class PlacedRanges {
 
   constexpr void put(std::size_t n, std::size_t first, std::size_t width, const LiveRange& range, Bytes low) {
     if (first >= count_.size() || range.end <= cuts_[first] || range.begin >= end_of(first, width)) return;
-    const Bytes high = align_up(low + range.size, unit_);
+    const Bytes high = align_up(low + range.size, in_.unit);
     if (range.begin <= cuts_[first] && range.end >= end_of(first, width)) return tell(n, {low, high});
     if (width == 1) {
       const auto from = placed_.begin() + first_[first];
@@ -226,7 +223,6 @@ class PlacedRanges {
   static constexpr std::size_t one_bucket = 256;
 
   const OffsetInput& in_;
-  Bytes unit_ = 0;   // divides every offset
   Bytes least_ = max_bytes;  // no block is smaller
   std::vector<std::int64_t> cuts_;      // bucket i is [cuts_[i], cuts_[i + 1])
   std::vector<std::uint32_t> first_;    // its blocks begin at placed_[first_[i]]

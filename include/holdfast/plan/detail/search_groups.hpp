@@ -125,11 +125,8 @@ struct SearchGroups {
 
  private:
   constexpr void make_units(const OffsetInput& in) {
-    Bytes rough = 0;
-    for (const Bytes a : in.alignment) rough = std::gcd(rough, a);
-    if (rough == 0) rough = 1;
     unit = 0;
-    for (const std::uint32_t r : in.member) unit = std::gcd(unit, align_up(in.ranges[r].size, rough));
+    for (const std::uint32_t r : in.member) unit = std::gcd(unit, align_up(in.ranges[r].size, in.unit));
     for (const Bytes f : in.fixed)
       if (f > 0) unit = std::gcd(unit, f);
     if (unit == 0) unit = 1;

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -33,9 +32,7 @@ inline constexpr std::uint32_t fill_rule_count = sizeof fill_rules / sizeof fill
 /// Fixed offsets are not served. Threads: a value. Cost: O(n log n) in practice, 40 bytes a block.
 class ValleyFill {
  public:
-  constexpr explicit ValleyFill(const OffsetInput& in) : in_(in) {
-    for (const Bytes a : in.alignment) unit_ = std::gcd(unit_, a);
-    if (unit_ == 0) unit_ = 1;
+  constexpr explicit ValleyFill(const OffsetInput& in) : in_(in), unit_(in.unit) {
     section_count_ = make_sections(in, left_, right_);
     // Groups by first section, by counting.
     first_.assign(static_cast<std::size_t>(section_count_) + 1, 0);
@@ -172,10 +169,10 @@ class ValleyFill {
       return found == 0 ? none : static_cast<std::uint32_t>(found - leaves_);
     }
     // From right to left, so that of equal keys the last begun is found.
-    std::size_t later[64] = {};
+    std::uint32_t later[32] = {};
     std::size_t waiting = 0;
     for (std::size_t l = from, r = to; l < r; l /= 2, r /= 2) {
-      if (l & 1) later[waiting++] = l++;
+      if (l & 1) later[waiting++] = static_cast<std::uint32_t>(l++);
       if (r & 1) descend(--r, z, best, found);
     }
     while (waiting != 0) descend(later[--waiting], z, best, found);
@@ -259,7 +256,7 @@ class ValleyFill {
   }
 
   const OffsetInput& in_;
-  Bytes unit_ = 0;
+  Bytes unit_;
   bool mirrored_ = false;  // every offset may be counted from the top as well
   std::uint32_t section_count_ = 0;
   std::size_t leaves_ = 0;
