@@ -80,18 +80,21 @@ constexpr void improve_offsets(const OffsetInput& in, Bytes wanted, std::int64_t
 /// Finds the least peak by search, from the lower bound up; the best plan so far when the effort is used up.
 ///
 /// With a capacity, the first plan that fits ends it. Units: `nodes` counts branches of the search, so that it bounds the
-/// effort the same on every machine; `stop()` is asked every few hundred of them and may end it sooner.
+/// effort the same on every machine; `stop()` is asked every few hundred of them and may end it sooner. `fills` and
+/// `greedy_groups` are the effort for the first plan, as in `PlanOffsets`: 0 for the least, where a compiler counts steps.
 /// Errors: as `offset_planner` lists them. Threads: a value. Cost: up to `nodes` times the blocks of one stretch of time.
 template <class Stop = NeverStop>
 struct ExactPlanner {
   std::int64_t nodes = 1 << 20;
+  std::uint32_t fills = 16;
+  std::uint32_t greedy_groups = 4096;
   HOLDFAST_NO_UNIQUE_ADDRESS Stop stop = {};
 
   constexpr Result<OffsetPlan> operator()(const OffsetProblem& problem, std::span<Bytes> offsets) const {
     detail::OffsetInput in;
     if (Error e = detail::prepare_offsets(problem, offsets.size(), in); !e.ok()) return e;
     Bytes peak = max_bytes;
-    if (Error e = detail::first_offsets(in, 16, 4096, stop, offsets, peak); !e.ok()) return e;
+    if (Error e = detail::first_offsets(in, fills, greedy_groups, stop, offsets, peak); !e.ok()) return e;
     if (peak > in.lower_bound)
       detail::improve_offsets(in, problem.capacity, nodes, stop, offsets, peak, in.lower_bound);
     return detail::finish_offsets(problem, in.lower_bound, offsets);

@@ -18,7 +18,7 @@ namespace holdfast {
 ///
 /// With a capacity, the first plan that fits ends the search. `nodes` bounds the effort the same on every machine;
 /// `stop()` may end it sooner, after the first plan. Orders of quadratic cost are tried up to `greedy_groups`.
-/// Units: `nodes` counts branches of the search, `fills` passes that differ by chance.
+/// Units: `nodes` counts branches of the search, `fills` passes that differ by chance (0: one pass in all).
 /// Errors: as `offset_planner` lists them. Threads: a value.
 template <class Stop = NeverStop>
 struct PlanOffsets {

@@ -18,7 +18,8 @@ namespace holdfast::detail {
 /// The best plan that any rule finds: online passes, fills, and greedy orders up to `greedy_groups` groups.
 ///
 /// Lowers `peak`, stops once the bound is met, or after the first plan when `stop` says so.
-/// Units: `fills` counts passes whose keys are blurred by chance. Errors: invalid_argument (fixed offsets that clash).
+/// Units: `fills` counts passes whose keys are blurred by chance, after one by each rule; 0 is the first rule alone.
+/// Errors: invalid_argument (fixed offsets that clash).
 template <class Stop>
 constexpr Error first_offsets(const OffsetInput& in, std::uint32_t fills, std::uint32_t greedy_groups, const Stop& stop,
                               std::span<Bytes> offsets, Bytes& peak) {
@@ -45,7 +46,8 @@ constexpr Error first_offsets(const OffsetInput& in, std::uint32_t fills, std::u
     if (peak > in.lower_bound) {
       ValleyFill fill(in);
       keep(fill.run(fill_rules[0], 0, trial));
-      for (std::uint32_t i = 1; i < fill_rule_count + fills && peak > in.lower_bound && !stop(); ++i)
+      const std::uint32_t passes = fills == 0 ? 1 : fill_rule_count + fills;
+      for (std::uint32_t i = 1; i < passes && peak > in.lower_bound && !stop(); ++i)
         keep(fill.run(fill_rules[i % fill_rule_count], i / fill_rule_count, trial));
     }
   }
