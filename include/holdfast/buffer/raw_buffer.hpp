@@ -162,6 +162,11 @@ class RawBuffer {
   /// False for memory imported as constant: it may be read but neither written nor reused by a donation.
   [[nodiscard]] bool is_mutable() const noexcept { return control_ != nullptr && control_->is_mutable; }
   [[nodiscard]] static constexpr MemorySpace memory_space() noexcept { return Backend::space; }
+  /// Whose memory it is; the buffer must not be null.
+  [[nodiscard]] Backend backend() const noexcept {
+    HOLDFAST_ASSERT(control_ != nullptr);
+    return control_->backend;
+  }
   /// The address where the host can use it, else null.
   [[nodiscard]] std::byte* host_pointer() const noexcept { return host_accessible<Backend> ? data() : nullptr; }
   /// Tells whether two buffers own the same memory, whatever part of it each views.
