@@ -7,13 +7,15 @@
 #include <thread>
 #include <vector>
 
+#include "holdfast/backend/simulated/race_checked.hpp"
 #include "holdfast/buffer/tracked_buffer.hpp"
 #include "holdfast/event/host_event.hpp"
 #include "holdfast/hold/local_hold.hpp"
+#include "holdfast/hold/striped_hold.hpp"
 #include "support/gate.hpp"
 #include "support/texts.hpp"
 
-#define COUNTING_HOLDS LocalHold, SharedHold
+#define COUNTING_HOLDS LocalHold, SharedHold, StripedHold
 
 using namespace holdfast;
 using namespace holdfast::testing;
@@ -215,4 +217,30 @@ TEST_CASE("launch: launches that donate and use each other's buffers never wait 
   }
   for (auto& t : threads) t.join();
   CHECK(free_again(a.counts()));
+}
+
+TEST_CASE_TEMPLATE("launch: T-D9 a portable launch on a device that is not addressable is refused, and so is an argument on another", Hold,
+                   COUNTING_HOLDS) {
+  SimulatedMachine machine;
+  const SimulatedDevice first = *machine.add_device(4096), second = *machine.add_device(4096), remote = *machine.add_device(4096);
+  const SimulatedDevice addressable[] = {first, second};
+  using Placed = TrackedBuffer<SimulatedDevice, SimulatedEvent, Hold>;
+  auto a = std::move(*Placed::allocate(first, 64)), b = std::move(*Placed::allocate(second, 64)), null = std::move(*Placed::make({}));
+  const LaunchArgument<Placed> alone[] = {{&a}, {&null}}, mixed[] = {{&a}, {&b}};
+  {
+    auto launch = acquire_arguments<Placed>(alone);
+    const Error e = launch->check_device(remote, std::span<const SimulatedDevice>(addressable));
+    CHECK(status_kind(e) == StatusKind::invalid_argument);
+    CHECK(says(e, "not addressable"));
+    CHECK(launch->check_device(first, std::span<const SimulatedDevice>(addressable)).ok());
+    CHECK(launch->check_device(second, std::span<const SimulatedDevice>(addressable)).at == 0);
+  }
+  {
+    auto launch = acquire_arguments<Placed>(mixed);
+    const Error e = launch->check_device(first, std::span<const SimulatedDevice>(addressable));
+    CHECK(status_kind(e) == StatusKind::invalid_argument);
+    CHECK(e.at == 1);
+  }
+  CHECK(free_again(a.counts()));
+  CHECK(free_again(b.counts()));
 }

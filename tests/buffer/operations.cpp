@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "holdfast/backend/host/system_memory.hpp"
+#include "holdfast/buffer/launch.hpp"
 #include "holdfast/buffer/tracked_buffer.hpp"
 #include "holdfast/buffer/transfer.hpp"
 #include "holdfast/buffer/undonatable_buffer.hpp"
@@ -321,4 +322,41 @@ TEST_CASE("operations: T-U5 T-U6 T-U7 T-U8 T-U9 an undonatable buffer's ready ev
     if (!fails) CHECK(written.set().ok());
     CHECK(log.frees == 1);
   }
+}
+
+TEST_CASE_TEMPLATE("operations: T-U7 T-U8 T-U9 a launch uses an undonatable buffer, may not donate it, and sees its failed definition", Hold,
+                   COUNTING_HOLDS) {
+  MemoryLog log;
+  HostPromise written = pending(), run = pending();
+  const HostEvent definition[] = {written.get_event()};
+  auto source = make<Hold>(log, 16, definition);
+  using Served = UndonatableBuffer<Buffer<Hold>>;
+  std::optional<Served> served(std::move(*Served::make(source)));
+  const LaunchArgument<Served> used[] = {{&*served, false, 16}, {&*served}}, donated[] = {{&*served, true}}, wrong[] = {{&*served, false, 15}};
+  const Error refused = acquire_arguments<Served>(donated).error();
+  CHECK(is_invalid(refused));
+  CHECK(says(refused, "Donation requested on Undonatable"));
+  CHECK(is_invalid(acquire_arguments<Served>(wrong).error()));
+  {
+    auto launch = acquire_arguments<Served>(used);
+    REQUIRE(launch.ok());
+    CHECK((*launch)[0].raw().shares_memory(served->raw()));
+    EventList<HostEvent> extra, control;
+    CHECK(launch->append_dependencies(extra, control).ok());
+    CHECK(extra.size() == 1);
+    CHECK(control.empty());
+    CHECK(launch->predetermined_error().ok());
+    launch->enqueued(run.get_event());
+  }
+  CHECK(written.set_error(make_error(Errc::internal, "Simulated upstream error")).ok());
+  {
+    auto launch = acquire_arguments<Served>(used);
+    REQUIRE(launch.ok());
+    CHECK(status_kind(launch->predetermined_error()) == StatusKind::internal);
+    CHECK(says(launch->predetermined_error(), "Simulated upstream error"));
+  }
+  served.reset();
+  CHECK(log.frees == 0);  // the run still reads them
+  CHECK(run.set().ok());
+  CHECK(log.frees == 1);
 }

@@ -197,3 +197,33 @@ TEST_CASE("raw_buffer: unique ownership moves the block and frees it once") {
   CHECK(log.frees == 1);
   static_assert(sizeof(RawBuffer<SystemMemory, Unique>) == sizeof(Block));
 }
+
+TEST_CASE("raw_buffer: T-C9 CacheIdentity, one for all slices, replaced by a change, gone for good once others may write") {
+  Raw raw = *Raw::allocate({}, 64);
+  raw.contents_changed();  // before anybody asked
+  const std::uint64_t i = raw.content_identity();
+  CHECK(i != 0);
+  CHECK(raw.content_identity() == i);
+  Raw slice = *raw.slice(16, 32);
+  CHECK(slice.content_identity() == i);
+  slice.contents_changed();
+  const std::uint64_t j = raw.content_identity();
+  CHECK(j != i);
+  CHECK(slice.content_identity() == j);
+  const std::byte bytes[4] = {};
+  CHECK(slice.copy_in(0, bytes).ok());
+  CHECK(raw.content_identity() != j);
+  CHECK(slice.copy_in(30, bytes).error().code == Errc::invalid_argument);
+  const std::uint64_t k = raw.content_identity();
+  CHECK(slice.copy_in(33, {}).error().code == Errc::invalid_argument);
+  CHECK(raw.content_identity() == k);  // what was refused changed nothing
+  slice.stop_content_identity();
+  for (int round = 0; round < 2; ++round) {
+    CHECK(raw.content_identity() == 0);
+    CHECK(slice.content_identity() == 0);
+    raw.contents_changed();
+  }
+  alignas(64) static std::byte foreign[64];
+  CHECK((*Raw::import_foreign({}, {foreign, 64}, {})).content_identity() != 0);
+  CHECK((*Raw::import_foreign({}, {foreign, 64}, {}, true)).content_identity() == 0);
+}

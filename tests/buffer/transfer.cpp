@@ -329,3 +329,22 @@ TEST_CASE("transfer: case 03 E, a failed allocation is told from a failed comput
   }
   CHECK(aborted.wait().code == Errc::aborted);
 }
+
+TEST_CASE("transfer: T-C10 DeferredWrite, 64 bytes of 1 over memory of 2 after a pending event: only then is the identity another") {
+  alignas(64) std::byte ones[64], twos[64];
+  std::memset(ones, 1, 64);
+  std::memset(twos, 2, 64);
+  Raw raw = *Raw::allocate({}, 64);
+  std::memset(raw.data(), 2, 64);
+  const std::uint64_t before = raw.content_identity();
+  HostPromise dependency = *HostPromise::make();
+  const HostEvent after[] = {dependency.get_event()};
+  HostEvent done = *copy_in<Raw, HostEvent>(raw, 0, ones, after);
+  CHECK(!done.ready());
+  CHECK(raw.content_identity() == before);
+  CHECK(std::memcmp(raw.data(), twos, 64) == 0);
+  CHECK(dependency.set().ok());
+  CHECK(done.wait().ok());
+  CHECK(std::memcmp(raw.data(), ones, 64) == 0);
+  CHECK(raw.content_identity() != before);
+}

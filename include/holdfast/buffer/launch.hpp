@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -71,6 +72,22 @@ class [[nodiscard]] LaunchHolds {
     for (std::size_t i = 0; i < size_; ++i) {
       if (Error e = first_error<event_type>(holds_[i].definition_events()); !e.ok()) return e;
       if (!holds_[i].raw()) return make_error(Errc::internal, "an argument has no memory");
+    }
+    return {};
+  }
+  /// Checks that the launch may run on a device: one of those that this process addresses, where all its arguments lie.
+  ///
+  /// Errors: invalid_argument ("not addressable", or at the first argument on another device). Source: runtime.md 4.7, step 1.
+  template <std::equality_comparable Backend>
+  [[nodiscard]] Error check_device(const Backend& device, std::span<const Backend> addressable) const noexcept {
+    if (std::find(addressable.begin(), addressable.end(), device) == addressable.end())
+      return make_error(Errc::invalid_argument, "the device of the launch is not addressable from this process");
+    for (std::size_t i = 0; i < size_; ++i) {
+      if (const raw_type& raw = holds_[i].raw(); !raw || raw.backend() == device) continue;
+      Error e = make_error(Errc::invalid_argument, "an argument lies on another device than the launch");
+      e.at_kind = AtKind::argument;
+      e.at = i;
+      return e;
     }
     return {};
   }

@@ -12,6 +12,7 @@
 #include "holdfast/concepts/memory_backend.hpp"
 #include "holdfast/concepts/event.hpp"
 #include "holdfast/concepts/ownership.hpp"
+#include "holdfast/event/combine.hpp"
 #include "holdfast/event/immediate_event.hpp"
 
 namespace holdfast {
@@ -122,6 +123,7 @@ class RawBuffer {
     }
     auto* control = new (std::nothrow) Control{std::move(backend), block, release, false, is_mutable};
     if (control == nullptr) return make_error(Errc::out_of_memory, "no memory for a control block");
+    if (is_mutable) control->contents.store(untracked, std::memory_order_relaxed);
     return RawBuffer(control, block.size);
   }
 
@@ -132,7 +134,7 @@ class RawBuffer {
     requires promised_event<event_type>
   {
     if (size < 0) return make_error(Errc::invalid_argument, "a negative number of bytes was asked for");
-    auto promise = event_type::promise_type::make();
+    auto promise = promise_of<event_type>(backend);
     if (!promise.ok()) return promise.error();
     Result<RawBuffer> buffer = adopt(std::move(backend), Block{});
     if (!buffer.ok()) return buffer.error();
@@ -178,6 +180,30 @@ class RawBuffer {
     return control_ == nullptr ? 0 : control_->refs.load(std::memory_order_acquire);
   }
 
+  /// What stands for the contents as they are, for a cache of what was read: the same for all slices, another after a write.
+  ///
+  /// 0: others may write unseen, keep nothing. Only good while the memory has an owner. Threads: any; order it like a read.
+  /// Source: runtime.md 5.3, content-cache identity.
+  [[nodiscard]] std::uint64_t content_identity() const noexcept {
+    if (control_ == nullptr) return 0;
+    std::uint64_t now = control_->contents.load(std::memory_order_acquire);
+    if (now == unasked && control_->contents.compare_exchange_strong(now, 1, std::memory_order_acq_rel, std::memory_order_acquire))
+      return 1;
+    return now == untracked ? 0 : now;
+  }
+  /// Says that the bytes are about to be written by other means than `copy_in`. Cost: a load while nobody asks.
+  void contents_changed() const noexcept {
+    if (control_ == nullptr) return;
+    std::uint64_t now = control_->contents.load(std::memory_order_relaxed);
+    while (now != unasked && now != untracked &&
+           !control_->contents.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel, std::memory_order_relaxed)) {
+    }
+  }
+  /// Says that from now on somebody may write unseen: there is no identity any more.
+  void stop_content_identity() const noexcept {
+    if (control_ != nullptr) control_->contents.store(untracked, std::memory_order_release);
+  }
+
   /// Views a part; it keeps the memory, not this object. Errors: invalid_argument (range).
   [[nodiscard]] Result<RawBuffer> slice(Bytes offset, Bytes length) const noexcept {
     if (Error e = check_bounds(size_, offset, length); !e.ok()) return e;
@@ -203,6 +229,7 @@ class RawBuffer {
     if (control_ == nullptr) return no_memory();
     if (!control_->is_mutable) return make_error(Errc::permission_denied, "the memory is constant");
     if (Result<std::byte*> there = address(); !there.ok()) return there.error();
+    contents_changed();
     Backend backend = control_->backend;
     return detail::RawCopy<Backend>::in(backend, block(), offset, from);
   }
@@ -219,6 +246,7 @@ class RawBuffer {
 
  private:
   friend class PendingMemory<Backend, Own>;
+  static constexpr std::uint64_t unasked = 0, untracked = ~std::uint64_t{0};  // of `contents`; between: the identity
   struct Control {
     HOLDFAST_NO_UNIQUE_ADDRESS Backend backend;
     Block block;
@@ -226,6 +254,7 @@ class RawBuffer {
     bool owned;
     bool is_mutable;
     typename Own::sync_type::template atomic<std::uint32_t> refs{1};
+    typename Own::sync_type::template atomic<std::uint64_t> contents{unasked};
     HOLDFAST_NO_UNIQUE_ADDRESS event_type allocation{};
   };
 
@@ -269,6 +298,25 @@ class PendingMemory {
     Result<Block> block = buffer_.control_->backend.allocate(buffer_.size(), alignment);
     if (!block.ok()) return static_cast<void>(fail(block.error())), block.error();
     buffer_.control_->block = *block;
+    return promise_.set();
+  }
+  /// Takes over another buffer's memory, of the same size, which this one's owners then share.
+  ///
+  /// Errors: invalid_argument (the size, no memory), that of the other's allocation; wrong_state (set before). Threads:
+  /// blocks until the other's memory is there.
+  Error fulfil(buffer_type other) noexcept {
+    if (!promise_.pending()) return make_error(Errc::wrong_state, "the memory was already set");
+    if (!other) return buffer_type::no_memory();
+    if (other.size() != buffer_.size()) return bounds_error(buffer_.size(), 0, other.size());
+    if (Result<std::byte*> there = other.address(); !there.ok()) return there.error();
+    using Control = typename buffer_type::Control;
+    Control& control = *buffer_.control_;
+    control.block = other.block();
+    control.owned = false;
+    control.is_mutable = other.is_mutable();
+    if (other.content_identity() == 0) buffer_.stop_content_identity();
+    control.foreign = {[](void* share, Block) noexcept { buffer_type last(static_cast<Control*>(share), 0); },
+                       std::exchange(other.control_, nullptr)};
     return promise_.set();
   }
   /// Says that the memory will never be there. Errors: wrong_state (set before).

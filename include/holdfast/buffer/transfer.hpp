@@ -44,8 +44,17 @@ Result<Event> as_event(Result<Made> made, const Raw&... kept) noexcept {
 
 template <class Event>
 Result<Event> failed_event(const Error& error) noexcept {
-  if constexpr (requires { Event::make_failed(error); }) return Event::make_failed(error);
-  else return error;
+  if constexpr (requires { Event::make_failed(error); }) {
+    return Event::make_failed(error);
+  } else if constexpr (promised_event<Event>) {
+    auto promise = Event::promise_type::make();
+    if (!promise.ok()) return promise.error();
+    Event failed = promise->get_event();
+    static_cast<void>(promise->set_error(error));
+    return failed;
+  } else {
+    return error;
+  }
 }
 
 // What a copy waits for: the caller's events, and the memory where it can be late.
@@ -55,6 +64,14 @@ Error append_memory(EventList<Event>& list, const Raw& raw) noexcept {
     if (Event memory = raw.allocation_ready(); !memory.ready() || !memory.wait().ok()) return list.push_back(std::move(memory));
   return {};
 }
+
+// Two memories of one kind of device, which copies between its own.
+template <class From, class To>
+concept copies_directly = std::same_as<typename From::backend_type, typename To::backend_type> &&
+                          !host_accessible<typename To::backend_type> && plain_copying<typename To::backend_type>;
+template <class From, class To>
+concept copies_without_stage =
+    host_accessible<typename From::backend_type> || host_accessible<typename To::backend_type> || copies_directly<From, To>;
 
 // Runs `copy` after the events: now if they are done, else on the thread that completes the last. A failed event fails
 // the result, and no byte moves.
@@ -138,12 +155,12 @@ template <class Raw, event Event>
 
 /// Copies a whole buffer into another of the same size, of one backend or two, once the events are done.
 ///
-/// Parts of one memory may overlap: they are copied as by memmove. One of the two must be memory that the host can use.
+/// Parts of one memory may overlap: they are copied as by memmove. One of the two is memory that the host can use, or both are of one
+/// kind of device: see `copy_through`.
 /// Errors: as `copy_in`; invalid_argument when the sizes differ.
 template <class From, class To, event Event>
 [[nodiscard]] Result<Event> copy(const From& from, const To& to, std::span<const Event> after) noexcept {
-  static_assert(host_accessible<typename From::backend_type> || host_accessible<typename To::backend_type>,
-                "a copy between two memories that the host cannot use needs a staging buffer of the caller's");
+  static_assert(detail::copies_without_stage<From, To>, "a copy between two memories that the host cannot use: see copy_through");
   if (from.size() != to.size()) return bounds_error(to.size(), 0, from.size());
   if (!from || !to) return make_error(Errc::invalid_argument, "the buffer has no memory (null buffer)");
   if (!to.is_mutable()) return make_error(Errc::permission_denied, "the memory is constant");
@@ -153,7 +170,13 @@ template <class From, class To, event Event>
   if (Error e = detail::append_memory(list, to); !e.ok()) return e;
   return detail::copy_after<Event>(std::move(list), [from, to]() noexcept -> Result<Event> {
     const auto n = static_cast<std::size_t>(from.size());
-    if constexpr (host_accessible<typename From::backend_type>) return detail::as_event<Event>(to.copy_in(0, {from.data(), n}), from, to);
+    if constexpr (detail::copies_directly<From, To>) {
+      for (const Result<std::byte*>& there : {from.address(), to.address()})
+        if (!there.ok()) return there.error();
+      to.contents_changed();
+      auto backend = to.backend();
+      return detail::as_event<Event>(backend.copy(to.block(), 0, from.block(), 0, from.size()), from, to);
+    } else if constexpr (host_accessible<typename From::backend_type>) return detail::as_event<Event>(to.copy_in(0, {from.data(), n}), from, to);
     else return detail::as_event<Event>(from.copy_out(0, {to.data(), n}), from, to);
   });
 }

@@ -73,6 +73,13 @@ template <promised_event E>
   else return E::promise_type::make();
 }
 
+/// Makes a promise whose event belongs to a backend's machine, where the backend can make one. Errors: out_of_memory.
+template <promised_event E, class Backend>
+[[nodiscard]] Result<typename E::promise_type> promise_of(Backend& backend) noexcept {
+  if constexpr (requires { { backend.make_promise() } -> std::same_as<Result<typename E::promise_type>>; }) return backend.make_promise();
+  else return E::promise_type::make();
+}
+
 namespace detail {
 
 // A function waiting for a list of events, on the heap until it has run; the executor gets it as one more node.

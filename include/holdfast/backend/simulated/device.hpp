@@ -61,6 +61,10 @@ class BasicSimulatedDevice {
   [[nodiscard]] stream_type make_stream(std::string_view name = {}) const noexcept {
     return stream_type(*state_->timeline.add_stream(name, state_->health));
   }
+  /// Makes an event that the host completes and whose waits run this machine. Errors: out_of_memory.
+  [[nodiscard]] Result<typename event_type::promise_type> make_promise() const noexcept {
+    return event_type::promise_type::make(&state_->timeline);
+  }
   /// Lets a call, or the work of a call, of this device or its streams fail.
   void inject(const SimulatedFault& fault) const noexcept {
     state_->timeline.with_lock([&](Watch&) noexcept { state_->health.inject(fault); });

@@ -65,6 +65,7 @@ class SharedGuard {
     drop(HoldKind::usage);
   }
   void confirm() noexcept {
+    contents_.raw.contents_changed();  // whoever the donation was for writes
     hold_.confirm();
     let_go();
   }
