@@ -69,12 +69,7 @@ void each_index(const ArrayShape& shape, Visit visit) noexcept {
 }
 
 // Whether the bytes in the layout are those of the row-major values, one after the other.
-constexpr bool is_plain(const ArrayShape& shape) noexcept {
-  if (shape.element_bits != 0 || !shape.tile.empty()) return false;
-  for (std::size_t k = 0; k < shape.rank(); ++k)
-    if (shape.minor(k) != shape.rank() - 1 - k) return false;
-  return true;
-}
+constexpr bool is_plain(const ArrayShape& shape) noexcept { return shape.element_bits == 0 && shape.is_row_major(); }
 constexpr bool is_signed_integer(ElementType type) noexcept {
   return type == ElementType::s4 || type == ElementType::s2 || type == ElementType::s1;
 }

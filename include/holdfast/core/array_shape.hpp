@@ -59,6 +59,12 @@ struct ArrayShape {
   [[nodiscard]] constexpr std::size_t minor(std::size_t k) const noexcept {
     return minor_to_major.empty() ? rank() - 1 - k : minor_to_major[k];
   }
+  /// Tells whether its elements lie in the order of their indices, the last dimension fastest, without tiles.
+  [[nodiscard]] constexpr bool is_row_major() const noexcept {
+    for (std::size_t k = 0; k < rank(); ++k)
+      if (minor(k) != rank() - 1 - k) return false;
+    return tile.empty();
+  }
   /// The number of its elements, without padding. Units: elements.
   [[nodiscard]] constexpr std::int64_t count() const noexcept {
     std::int64_t n = 1;
