@@ -2,6 +2,7 @@
 #include "holdfast/execute/plan_executor.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -11,10 +12,13 @@
 #include <doctest/doctest.h>
 
 #include "execute/planned_text.hpp"
+#include "holdfast/backend/simulated/machine.hpp"
+#include "holdfast/buffer/transfer.hpp"
 #include "holdfast/event/host_event.hpp"
 #include "holdfast/event/immediate_event.hpp"
 #include "holdfast/hold/local_hold.hpp"
 #include "holdfast/hold/no_hold.hpp"
+#include "holdfast/hold/striped_hold.hpp"
 
 using namespace holdfast;
 using holdfast::testing::CountingMemory;
@@ -28,6 +32,7 @@ struct IntKernel : ProgramControl {
   const Module* m = nullptr;
   std::string_view fail = {};
   std::atomic<int> calls{0};
+  std::atomic<bool> closed{false};  ///< kernels wait until it is opened
 
   explicit IntKernel(const PlannedText& p, std::string_view failing = {})
       : m(&p.module), fail(failing) {}
@@ -39,6 +44,7 @@ struct IntKernel : ProgramControl {
   }
   Error run(const KernelCall& c) noexcept {
     ++calls;
+    closed.wait(true);
     if (c.what().name == fail) return make_error(Errc::internal, "test error.");
     const auto a = c.operand(0).as<int>();
     const auto r = c.results[0].as<int>();
@@ -92,7 +98,9 @@ struct Bench {
   Buffer buffer(std::vector<int> values) {
     auto raw = std::move(
         *Executor::raw_type::allocate(backend, static_cast<Bytes>(values.size() * sizeof(int))));
-    CHECK(raw.copy_in(0, std::as_bytes(std::span(values))).ok());
+    auto copied = raw.copy_in(0, std::as_bytes(std::span(values)));
+    REQUIRE(copied.ok());
+    CHECK(copied->wait().ok());
     return std::move(*Buffer::make(std::move(raw)));
   }
   static std::vector<int> read(Buffer& b) {
@@ -586,4 +594,69 @@ TEST_CASE(
   CHECK_FALSE(a.is_deleted());
   CHECK(t.read(a) == std::vector{1, 2, 3, 4});
   CHECK(t.read(t.results[0]) == std::vector{2, 3, 4, 5});
+}
+
+TEST_CASE(
+    "plan_executor: the end of a run belongs to the machine of its memory: a host that waits for a "
+    "copy of the result drives it") {
+  using Pinned = SimulatedMachine::host_memory_type;
+  SimulatedOptions slow;  // copies take longer than the questions that are asked on the way
+  slow.longest_delay = 1 << 20;
+  SimulatedMachine machine(slow);
+  Pinned pinned = *machine.add_host_memory(1 << 20);
+  {
+    Bench<SimulatedEvent, SharedHold, Pinned> t(sums, pinned);
+    HostStreams streams;
+    REQUIRE(streams.start(2).ok());
+    const std::vector<int> values{1, 2, 3, 4};
+    std::vector<int> out(4);
+    auto raw = *RawBuffer<Pinned>::allocate(pinned, 16);
+    const SimulatedEvent written = *raw.copy_in(0, std::as_bytes(std::span(values)));
+    auto a = std::move(*decltype(t)::Buffer::make(std::move(raw), {&written, 1}));
+    auto b = t.buffer({5, 6, 7, 8});
+    t.kernel.closed = true;
+    decltype(t)::Buffer* const arguments[] = {&a, &b};
+    REQUIRE(t.executor.execute(arguments, t.results, t.kernel, streams).ok());
+    SimulatedEvent copied;
+    CHECK(t.results[0]
+              .use("copy",
+                   [&](const RawBuffer<Pinned>& r, std::span<const SimulatedEvent> after) noexcept {
+                     auto e = copy_out<RawBuffer<Pinned>, SimulatedEvent>(
+                         r, 0, std::as_writable_bytes(std::span(out)), after);
+                     if (e.ok()) copied = *e;
+                     return e;
+                   })
+              .ok());
+    CHECK(!copied.ready());
+    t.kernel.closed = false;
+    t.kernel.closed.notify_all();
+    CHECK(copied.wait_until(Deadline::after(std::chrono::seconds(5))).ok());
+    CHECK(out == std::vector{24, 32, 40, 48});
+  }
+  machine.drain();
+}
+
+TEST_CASE_TEMPLATE(
+    "plan_executor: an argument deleted during the run keeps its memory until the end", P,
+    Policies<HostEvent, SharedHold>, Policies<HostEvent, StripedHold>) {
+  Counts counts;
+  using Planned = BenchOf<P, CountingMemory>;
+  using Buffer = typename Planned::Buffer;
+  Planned t(sums, CountingMemory{&counts});
+  HostStreams streams;
+  REQUIRE(streams.start(2).ok());
+  HostPromise written = *HostPromise::make();
+  const HostEvent definition[] = {written.get_event()};
+  auto raw = std::move(*Planned::Executor::raw_type::allocate(t.backend, 16));
+  std::byte* const data = raw.data();
+  auto a = std::move(*Buffer::make(std::move(raw), definition));
+  auto b = t.buffer({5, 6, 7, 8});
+  Buffer* const arguments[] = {&a, &b};
+  REQUIRE(t.executor.execute(arguments, t.results, t.kernel, streams).ok());
+  CHECK(a.release().ok());  // the run waits for its contents, which come after the deletion
+  CHECK(a.is_deleted());
+  const int values[4] = {1, 2, 3, 4};
+  std::memcpy(data, values, 16);
+  CHECK(written.set().ok());
+  CHECK(t.read(t.results[0]) == std::vector{24, 32, 40, 48});
 }

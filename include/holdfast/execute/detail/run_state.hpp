@@ -55,7 +55,8 @@ class RunState {
   Table<Copy> after;   ///< by result: a parameter that is returned as it came, so that each buffer
                        ///< has its own memory
 
-  /// Makes the entry's arenas and the event of the run's end. Errors: the backend's, out_of_memory.
+  /// Makes the entry's arenas and the event of the run's end; `contents` and `readers` are listed
+  /// before. Errors: the backend's, out_of_memory.
   [[nodiscard]] Error make(const PlannedProgram& p, Backend& backend, Alignment alignment,
                            RunMemory& memory) noexcept {
     const std::span<const Arena> arenas = p.plan->entry_arenas();
@@ -71,7 +72,7 @@ class RunState {
                        blocks_[a].data);
     }
     if constexpr (is_promised) {
-      Result<typename Event::promise_type> promise = Event::promise_type::make();
+      Result<typename Event::promise_type> promise = make_promise(backend);
       if (!promise.ok()) return promise.error();
       done_.promise = std::move(*promise);
       done_.event = done_.promise.get_event();
@@ -107,6 +108,15 @@ class RunState {
   }
 
  private:
+  // Of the machine of the backend, or else of what the run waits for: a host that waits for the end
+  // then drives it.
+  [[nodiscard]] auto make_promise(Backend& backend) const noexcept requires is_promised {
+    if constexpr (requires { backend.make_promise(); })
+      return promise_of<Event>(backend);
+    else
+      return promise_like(contents.empty() ? readers.span() : contents.span());
+  }
+
   Table<std::optional<RawBuffer<Backend, Unique>>> arenas_;
   Table<Block> blocks_;
   DonePromise<Event> done_;
