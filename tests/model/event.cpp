@@ -112,6 +112,18 @@ struct LastHandleAgainstSet : Base {
   }
 };
 
+// The promise hands out another handle while the first one goes: it counts alone only when it is alone.
+struct HandleAgainstGetEvent : Base {
+  static constexpr int threads = 2;
+  void run(int t) {
+    if (t == 1) return void(event = Event());
+    const Event again = promise->get_event();
+    const Event third = promise->get_event();
+    set();
+    require(again.ready() && third.ready(), "a handle of a set event is pending");
+  }
+};
+
 struct DroppedPromise : Base {
   static constexpr int threads = 2;
   void run(int t) {
@@ -207,6 +219,7 @@ TEST_CASE("model: no waiter of an event is lost, whichever way set, wait and the
 }
 TEST_CASE("model: an event's cell is freed once whoever drops it last, and an unset promise resolves it") {
   CHECK_ALL(explore<LastHandleAgainstSet>("HostEvent set | drop | drop"));
+  CHECK_ALL(explore<HandleAgainstGetEvent>("HostEvent get twice and set | drop"));
   CHECK_ALL(explore<DroppedPromise>("HostEvent promise dropped | wait"));
   CHECK_ALL(explore<Reentrant>("HostEvent set | then, re-entrant, last handle dropped"));
 }

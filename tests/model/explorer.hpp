@@ -117,6 +117,10 @@ struct Sync {
       return modified(order), replace(static_cast<T>(value_ + n));
     }
     T fetch_sub(T n, std::memory_order order) noexcept { return fetch_add(static_cast<T>(T{} - n), order); }
+    T fetch_or(T n, std::memory_order order) noexcept {
+      touch(Kind::write);
+      return modified(order), replace(static_cast<T>(value_ | n));
+    }
     bool compare_exchange_strong(T& expected, T desired, std::memory_order success, std::memory_order failure) noexcept {
       touch(Kind::write);
       if (value_ != expected) {

@@ -61,6 +61,7 @@ concept sync = requires(typename S::template atomic<std::uint64_t>& a, std::uint
   { a.exchange(v, std::memory_order_acq_rel) } noexcept -> std::same_as<std::uint64_t>;
   { a.fetch_add(v, std::memory_order_acq_rel) } noexcept -> std::same_as<std::uint64_t>;
   { a.fetch_sub(v, std::memory_order_acq_rel) } noexcept -> std::same_as<std::uint64_t>;
+  { a.fetch_or(v, std::memory_order_acq_rel) } noexcept -> std::same_as<std::uint64_t>;
   { a.compare_exchange_weak(v, v, std::memory_order_acq_rel, std::memory_order_acquire) } noexcept -> std::same_as<bool>;
   { a.compare_exchange_strong(v, v, std::memory_order_acq_rel, std::memory_order_acquire) } noexcept -> std::same_as<bool>;
   { S::wait(a, v) } noexcept;
@@ -123,6 +124,7 @@ struct NoSync {
     }
     constexpr T fetch_add(T n, std::memory_order order) noexcept { return exchange(value_ + n, order); }
     constexpr T fetch_sub(T n, std::memory_order order) noexcept { return exchange(value_ - n, order); }
+    constexpr T fetch_or(T n, std::memory_order order) noexcept { return exchange(value_ | n, order); }
     constexpr bool compare_exchange_strong(T& expected, T desired, std::memory_order, std::memory_order) noexcept {
       if (value_ != expected) return expected = value_, false;
       return value_ = desired, true;

@@ -120,6 +120,12 @@ class BasicHostEvent<Sync>::Cell {
   }
 
   void retain() noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
+  // For the promise: while it is the only owner nobody else counts. The acquire pairs with the drops of earlier handles,
+  // which a plain store would else cut off from the last one.
+  void retain_by_promise() noexcept {
+    if (refs_.load(std::memory_order_acquire) == 1) refs_.store(2, std::memory_order_relaxed);
+    else retain();
+  }
   // The last owner needs no locked instruction: nobody else is left to count.
   void drop() noexcept {
     if (refs_.load(std::memory_order_acquire) == 1 || refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
@@ -158,7 +164,7 @@ class BasicHostPromise {
 
   /// A handle to the event; a set or empty promise has none to give (a null, ready event).
   [[nodiscard]] event_type get_event() const noexcept {
-    if (cell_ != nullptr) cell_->retain();
+    if (cell_ != nullptr) cell_->retain_by_promise();
     return event_type(cell_);
   }
   /// True while the event can still be set.

@@ -33,21 +33,14 @@ class BasicSharedHold {
   /// Runs `change` on the usage events, which no other `convert` overlaps; when it gives true, the usage hold ends with it.
   template <class Change>
   void convert(Change&& change_events) noexcept {
-    std::uint64_t w = HoldState::usage_one;
-    if (!word_.compare_exchange_strong(w, HoldState(w).with(HoldState::locked).bits(), std::memory_order_acquire,
-                                       std::memory_order_relaxed)) {
-      lock_among_others(w);
-    }
-    const bool ends = change_events();
-    change(HoldState(HoldState::usage_one).with(HoldState::locked), [ends](HoldState s) noexcept {
-      return (ends ? hold_rules::drop_usage(s) : s).without(HoldState::locked);
-    });
+    if ((word_.fetch_or(HoldState::locked, std::memory_order_acquire) & HoldState::locked) != 0) lock_among_others();
+    subtract(change_events() ? HoldState::locked + HoldState::usage_one : HoldState::locked);
   }
 
   /// Ends a hold unconverted; a donation is given back. True: the caller must drop the contents.
   bool drop(HoldKind kind) noexcept {
     switch (kind) {
-      case HoldKind::usage: change(HoldState(HoldState::usage_one), hold_rules::drop_usage); return false;
+      case HoldKind::usage: return subtract(HoldState::usage_one), false;
       case HoldKind::external: return hold_rules::must_empty(change(HoldState(HoldState::external_one), hold_rules::drop_external));
       case HoldKind::donation: change(HoldState(HoldState::donation), hold_rules::abort); return false;
     }
@@ -112,12 +105,23 @@ class BasicSharedHold {
     }
   }
 
-  HOLDFAST_COLD void lock_among_others(std::uint64_t w) noexcept {
+  // Ends a usage hold, a lock or both: their bits are surely set, so one subtraction does it whatever else goes on, where a
+  // swap would fail beside other readers. The waiting bit stays, for the word may be gone; whoever was woken takes it off.
+  void subtract(std::uint64_t ended) noexcept {
+    const HoldState before(word_.fetch_sub(ended, std::memory_order_acq_rel)), after = before.minus(ended);
+    HOLDFAST_ASSERT((ended & HoldState::usage_one) == 0 || before.usage() > 0);
+    if (before.has(HoldState::waiting) && hold_rules::wakes(before, after)) [[unlikely]] Sync::notify_all(word_);
+  }
+
+  // Takes the waiting bit off with the lock and wakes all once more: one may have gone to sleep under the old bit.
+  HOLDFAST_COLD void lock_among_others() noexcept {
+    std::uint64_t w = word_.load(std::memory_order_relaxed);
     for (;;) {
       if (HoldState(w).has(HoldState::locked)) {
         park(w, Deadline::never());
-      } else if (word_.compare_exchange_weak(w, HoldState(w).with(HoldState::locked).bits(), std::memory_order_acquire,
-                                             std::memory_order_relaxed)) {
+      } else if (word_.compare_exchange_weak(w, HoldState(w).with(HoldState::locked).without(HoldState::waiting).bits(),
+                                             std::memory_order_acquire, std::memory_order_relaxed)) {
+        if (HoldState(w).has(HoldState::waiting)) Sync::notify_all(word_);
         return;
       }
     }
