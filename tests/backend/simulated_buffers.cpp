@@ -17,10 +17,11 @@
 #include "holdfast/event/promise.hpp"
 #include "holdfast/hold/local_hold.hpp"
 #include "holdfast/hold/no_hold.hpp"
+#include "holdfast/hold/striped_hold.hpp"
 #include "support/texts.hpp"
 
-#define COUNTING_HOLDS SharedHold, LocalHold
-#define ALL_HOLDS SharedHold, LocalHold, NoHold
+#define COUNTING_HOLDS SharedHold, LocalHold, StripedHold
+#define ALL_HOLDS COUNTING_HOLDS, NoHold
 
 using namespace holdfast;
 using namespace holdfast::literals;

@@ -15,13 +15,15 @@
 #include "holdfast/buffer/transfer.hpp"
 #include "holdfast/buffer/undonatable_buffer.hpp"
 #include "holdfast/event/host_event.hpp"
+#include "holdfast/hold/audited_hold.hpp"
 #include "holdfast/hold/local_hold.hpp"
 #include "holdfast/hold/no_hold.hpp"
+#include "holdfast/hold/striped_hold.hpp"
 #include "support/gate.hpp"
 #include "support/texts.hpp"
 
-#define ALL_HOLDS NoHold, LocalHold, SharedHold
-#define COUNTING_HOLDS LocalHold, SharedHold
+#define ALL_HOLDS NoHold, COUNTING_HOLDS
+#define COUNTING_HOLDS LocalHold, SharedHold, StripedHold, AuditedHold<SharedHold>
 
 using namespace holdfast;
 using namespace holdfast::testing;

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "holdfast/hold/audited_hold.hpp"
 #include "holdfast/hold/local_hold.hpp"
 #include "holdfast/hold/no_hold.hpp"
 #include "holdfast/hold/shared_hold.hpp"
@@ -15,9 +16,8 @@
 #include "support/gate.hpp"
 
 // What every hold policy with counters promises; a new policy adds itself to these two lists.
-#define HOLD_POLICIES LocalHold, SharedHold, StripedHold
-#define CONCURRENT_POLICIES SharedHold, StripedHold
-// AuditedHold refuses what a thread would wait for in vain, so it is given other threads: see tests/hold/audited_hold.cpp.
+#define HOLD_POLICIES LocalHold, AuditedHold<LocalHold>, CONCURRENT_POLICIES
+#define CONCURRENT_POLICIES SharedHold, StripedHold, AuditedHold<SharedHold>, AuditedHold<StripedHold>
 
 using namespace holdfast;
 using namespace holdfast::testing;

@@ -17,7 +17,7 @@ namespace holdfast {
 
 /// A hold policy that also knows who holds what since when, and who donated or deleted: for diagnosis.
 ///
-/// A request that would wait for a hold of its own thread fails as `wrong_state` instead of hanging. Threads are told apart
+/// A request that would wait for ever for a hold of its own thread fails as `wrong_state` instead of hanging. Threads are told apart
 /// by `thread_slot`, ages by a count of requests. It remembers `capacity` holds; more are granted without a record.
 /// Threads: as `H`. Cost: a short lock around a small table at every change.
 template <hold_policy H, std::size_t capacity = 16>
@@ -30,7 +30,7 @@ class AuditedHold {
 
   /// Takes a hold. Errors: as `H`; wrong_state: the thread would wait for itself.
   [[nodiscard]] Error acquire(HoldKind kind, Deadline deadline) noexcept {
-    if (waits_for_itself(kind)) return self_deadlock();
+    if (deadline.is_never() && waits_for_itself(kind)) return self_deadlock();
     if (Error e = hold_.acquire(kind, deadline); !e.ok()) return e;
     note(kind);
     return {};
@@ -52,7 +52,7 @@ class AuditedHold {
   }
   /// Deletes. Errors: as `H`; wrong_state: the thread would wait for itself.
   [[nodiscard]] Error release(Deadline deadline) noexcept {
-    if (waits_for_itself(HoldKind::donation)) return self_deadlock();
+    if (deadline.is_never() && waits_for_itself(HoldKind::donation)) return self_deadlock();
     Error e = hold_.release(deadline);
     if (e.ok()) end("deleted");
     return e;
