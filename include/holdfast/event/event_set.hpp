@@ -34,17 +34,7 @@ class EventSet {
     if constexpr (std::equality_comparable<E>) {
       if (!events_.empty() && events_.span().back() == e) return {};
     }
-    if constexpr (detail::placed_event<E>)
-      if (const auto place = e.definition_place(); !(place.stream == decltype(place.stream){})) {
-        for (E& other : events_.span()) {
-          const auto before = other.definition_place();
-          if (!(before.stream == place.stream)) continue;
-          if (before.sequence < place.sequence) other = e;
-          return {};
-        }
-      }
-    if (events_.size() == events_.capacity()) trim();
-    return events_.push_back(E(e));
+    return insert(e);
   }
   /// Drops the entries that are ready or failed.
   void trim() noexcept {
@@ -63,6 +53,21 @@ class EventSet {
   [[nodiscard]] std::span<const E> span() const noexcept { return events_.span(); }
 
  private:
+  // Out of line, so that the checks above cost no frame under the hold's lock.
+  [[nodiscard, gnu::noinline]] Error insert(const E& e) noexcept {
+    if constexpr (detail::placed_event<E>)
+      if (const auto place = e.definition_place(); !(place.stream == decltype(place.stream){})) {
+        for (E& other : events_.span()) {
+          const auto before = other.definition_place();
+          if (!(before.stream == place.stream)) continue;
+          if (before.sequence < place.sequence) other = e;
+          return {};
+        }
+      }
+    if (events_.size() == events_.capacity()) trim();
+    return events_.push_back(E(e));
+  }
+
   EventList<E> events_;
 };
 
