@@ -11,22 +11,26 @@ namespace holdfast {
 
 /// Something that a sender tells its outcome, once: `set_value()` or `set_error(Error)`.
 template <class R>
-concept event_receiver = std::move_constructible<R> && requires(R&& r, const Error& e) {
+concept event_receiver = std::move_constructible<R> && requires(R&& r, Error e) {
   { std::forward<R>(r).set_value() } noexcept;
-  { std::forward<R>(r).set_error(e) } noexcept;
+  { std::forward<R>(r).set_error(std::move(e)) } noexcept;
 };
+
+/// Adds nothing to an operation: the default of `EventSender`.
+struct NoOperationTag {};
 
 /// An event in the shape of std::execution: `connect` gives an operation, its `start` waits with a node inside itself.
 ///
-/// It needs no sender library; a library asks for `sender_concept` and `completion_signatures`, which a user's one-line
-/// derived class adds in that library's own types. Threads: an operation is started once and outlives its completion.
-template <notifying_event E>
+/// It needs no sender library. What a library asks for in its own types, a user adds: `sender_concept` and
+/// `completion_signatures` in a derived class of a few lines, `operation_state_concept` in `OperationTag`
+/// (`tests/peer/sender.cpp` does it for stdexec). Threads: an operation is started once and outlives its completion.
+template <notifying_event E, class OperationTag = NoOperationTag>
 class EventSender {
  public:
   explicit EventSender(E event) noexcept : event_(std::move(event)) {}
 
   template <event_receiver Receiver>
-  class Operation : private Continuation {
+  class Operation : public OperationTag, private Continuation {
    public:
     Operation(E event, Receiver receiver) noexcept : event_(std::move(event)), receiver_(std::move(receiver)) {}
     Operation(Operation&&) = delete;
@@ -37,8 +41,8 @@ class EventSender {
 
    private:
     void complete() noexcept {
-      if (const Error e = event_.wait(); e.ok()) std::move(receiver_).set_value();
-      else std::move(receiver_).set_error(e);
+      if (Error e = event_.wait(); e.ok()) std::move(receiver_).set_value();
+      else std::move(receiver_).set_error(std::move(e));
     }
     E event_;
     Receiver receiver_;
