@@ -17,7 +17,7 @@ TESTS = {
 MUTANTS = [
 ('drop the wake-up (hold)','hold/shared_hold.hpp',"      if (wake) Sync::notify_all(word_);\n      return next;","      return next;",'model'),
 ('drop the wake-up (event)','event/host_event.hpp',"    if ((old & sleeping) != 0) Sync::notify_all(word_);\n","",'mevent'),
-('convert without adding the event','buffer/detail/shared_guard.hpp',"return added = contents_.usage.add(event).ok();","return added = true;",'tb'),
+('convert without adding the event','buffer/detail/shared_guard.hpp',"return added = contents_.usage.add(std::forward<E>(event)).ok();","return added = true;",'tb'),
 ('confirm without clearing','hold/hold_rules.hpp',"return s.without(HoldState::donation).with(HoldState::donated);","return s.without(HoldState::donation);",'rules'),
 ('confirm without clearing (model)','hold/hold_rules.hpp',"return s.without(HoldState::donation).with(HoldState::donated);","return s.without(HoldState::donation);",'model'),
 ('confirm keeps the donation bit','hold/hold_rules.hpp',"return s.without(HoldState::donation).with(HoldState::donated);","return s.with(HoldState::donated);",'model'),

@@ -76,3 +76,15 @@ TEST_CASE("event_list: it keeps order through growth, moves and insertion at the
 }
 
 static_assert(sizeof(EventSet<ImmediateEvent>) == 1 && sizeof(EventList<ImmediateEvent>) == 1);
+
+TEST_CASE("event_set: a handle that is given away is taken over only if the event is new") {
+  HostPromise p = *HostPromise::make();
+  HostEvent given = p.get_event(), again = p.get_event(), ready;
+  EventSet<HostEvent> set;
+  CHECK(set.add(std::move(given)).ok());
+  CHECK(given == HostEvent());
+  CHECK(set.add(std::move(again)).ok());
+  CHECK(again == p.get_event());
+  CHECK(set.add(std::move(ready)).ok());
+  CHECK(set.size() == 1);
+}

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "holdfast/event/event_list.hpp"
 
@@ -29,13 +30,9 @@ class EventSet {
   /// Adds a pending event; a ready or failed one orders nothing any more and is left out.
   ///
   /// Errors: out_of_memory; the set is as it was.
-  [[nodiscard]] Error add(const E& e) noexcept {
-    if (e.ready()) return {};
-    if constexpr (std::equality_comparable<E>) {
-      if (!events_.empty() && events_.span().back() == e) return {};
-    }
-    return insert(e);
-  }
+  [[nodiscard]] Error add(const E& e) noexcept { return has(e) ? Error{} : insert(E(e)); }
+  /// The same, and takes the caller's handle if it adds it.
+  [[nodiscard]] Error add(E&& e) noexcept { return has(e) ? Error{} : insert(std::move(e)); }
   /// Drops the entries that are ready or failed.
   void trim() noexcept {
     events_.remove_if([](const E& e) noexcept { return e.ready(); });
@@ -53,19 +50,24 @@ class EventSet {
   [[nodiscard]] std::span<const E> span() const noexcept { return events_.span(); }
 
  private:
-  // Out of line, so that the checks above cost no frame under the hold's lock.
-  [[nodiscard, gnu::noinline]] Error insert(const E& e) noexcept {
+  [[nodiscard]] bool has(const E& e) const noexcept {
+    if (e.ready()) return true;
+    if constexpr (std::equality_comparable<E>) return !events_.empty() && events_.span().back() == e;
+    else return false;
+  }
+  // Out of line, so that the checks cost no frame under the hold's lock.
+  [[nodiscard, gnu::noinline]] Error insert(E&& e) noexcept {
     if constexpr (detail::placed_event<E>)
       if (const auto place = e.definition_place(); !(place.stream == decltype(place.stream){})) {
         for (E& other : events_.span()) {
           const auto before = other.definition_place();
           if (!(before.stream == place.stream)) continue;
-          if (before.sequence < place.sequence) other = e;
+          if (before.sequence < place.sequence) other = std::move(e);
           return {};
         }
       }
     if (events_.size() == events_.capacity()) trim();
-    return events_.push_back(E(e));
+    return events_.push_back(std::move(e));
   }
 
   EventList<E> events_;

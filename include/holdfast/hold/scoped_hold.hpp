@@ -75,6 +75,12 @@ class [[nodiscard]] ScopedHold {
     status_ = HoldStatus::converted;
     guard_->convert(event);
   }
+  /// The same with a handle to give away, which spares the count of one more.
+  void convert(event_type&& event) noexcept {
+    HOLDFAST_ASSERT(ok() && kind_ == HoldKind::usage);
+    status_ = HoldStatus::converted;
+    guard_->convert(std::move(event));
+  }
   /// Ends a usage hold whose reader is already ordered otherwise.
   void convert() noexcept {
     HOLDFAST_ASSERT(ok() && kind_ == HoldKind::usage);

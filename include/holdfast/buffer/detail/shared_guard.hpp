@@ -55,10 +55,12 @@ class SharedGuard {
   void drop(HoldKind kind) noexcept {
     if (hold_.drop(kind)) empty();
   }
-  void convert(const Event& event) noexcept {
+  // A handle to give away is taken over only if the set does not have the event.
+  template <class E>
+  void convert(E&& event) noexcept {
     if (event.ready()) [[likely]] return drop(HoldKind::usage);
     bool added = false;
-    hold_.convert([&]() noexcept { return added = contents_.usage.add(event).ok(); });
+    hold_.convert([&]() noexcept { return added = contents_.usage.add(std::forward<E>(event)).ok(); });
     if (added) return;
     // No memory for the set: the order that it would have kept is kept by waiting here.
     static_cast<void>(event.wait());
