@@ -99,6 +99,7 @@
 #include "holdfast/hold/striped_hold.hpp"
 #include "holdfast/interop/dlpack.hpp"
 #include "holdfast/interop/dlpack_abi.hpp"
+#include "holdfast/interop/event_handle.hpp"
 #include "holdfast/interop/pmr.hpp"
 #include "holdfast/interop/std_allocator.hpp"
 #include "holdfast/plan/allocation_table.hpp"
