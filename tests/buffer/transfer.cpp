@@ -348,3 +348,50 @@ TEST_CASE("transfer: T-C10 DeferredWrite, 64 bytes of 1 over memory of 2 after a
   CHECK(std::memcmp(raw.data(), ones, 64) == 0);
   CHECK(raw.content_identity() != before);
 }
+
+TEST_CASE("transfer: a scheduled copy begins on the executor after its events and tells definition, usage and allocation once on every path") {
+  enum class Path { good, dependency_fails, wrong_size, constant };
+  for (const Path path : {Path::good, Path::dependency_fails, Path::wrong_size, Path::constant}) {
+    Device device;
+    std::vector<Continuation*> queue;
+    Raw host = *Raw::allocate({}, 16);
+    std::memset(host.data(), 3, 16);
+    alignas(64) std::byte foreign[16] = {};
+    DeviceRaw to = path == Path::constant ? *DeviceRaw::import_foreign(DeviceMemory(device), {foreign, 16}, {})
+                                          : *DeviceRaw::allocate(DeviceMemory(device), path == Path::wrong_size ? 8 : 16);
+    std::memset(to.data(), 0, static_cast<std::size_t>(to.size()));
+    HostPromise d = *HostPromise::make(), u = *HostPromise::make(), go = *HostPromise::make();
+    HostEvent defined = d.get_event(), used = u.get_event();
+    const HostEvent after[] = {go.get_event()};
+    int told = 0;
+    Error allocation;
+    schedule_copy_to<Raw, DeviceRaw, HostEvent>(host, to, after, QueueExecutor{&queue}, std::move(d), std::move(u), [&](const Error& e) noexcept {
+      ++told;
+      allocation = e;
+      CHECK(to.data()[0] == std::byte{0});
+    });
+    CHECK(queue.empty());
+    CHECK(static_cast<bool>((path == Path::dependency_fails ? go.set_error(make_error(Errc::internal, "copy failed")) : go.set()).ok()));
+    CHECK(told == 0);
+    REQUIRE(queue.size() == 1);
+    queue[0]->run(*queue[0]);
+    CHECK(told == 1);
+    CHECK(allocation.ok() == (path == Path::good));
+    if (path == Path::good) {
+      CHECK(!defined.ready());
+      device.run_all();
+      CHECK(defined.wait().ok());
+      CHECK(used.wait().ok());
+      CHECK(to.data()[15] == std::byte{3});
+    } else {
+      CHECK(device.queue.empty());
+      CHECK(defined.wait().code == allocation.code);
+      CHECK(used.wait().code == allocation.code);
+      CHECK(to.data()[0] == std::byte{0});
+    }
+    CHECK(allocation.code == (path == Path::good               ? Errc::ok
+                              : path == Path::dependency_fails ? Errc::internal
+                              : path == Path::constant         ? Errc::permission_denied
+                                                               : Errc::invalid_argument));
+  }
+}

@@ -65,6 +65,15 @@ Error append_memory(EventList<Event>& list, const Raw& raw) noexcept {
   return {};
 }
 
+// What forbids to copy a whole buffer into another, whenever it is asked.
+template <class From, class To>
+Error check_copy(const From& from, const To& to) noexcept {
+  if (from.size() != to.size()) return bounds_error(to.size(), 0, from.size());
+  if (!from || !to) return make_error(Errc::invalid_argument, "the buffer has no memory (null buffer)");
+  if (!to.is_mutable()) return make_error(Errc::permission_denied, "the memory is constant");
+  return {};
+}
+
 // Two memories of one kind of device, which copies between its own.
 template <class From, class To>
 concept copies_directly = std::same_as<typename From::backend_type, typename To::backend_type> &&
@@ -161,9 +170,7 @@ template <class Raw, event Event>
 template <class From, class To, event Event>
 [[nodiscard]] Result<Event> copy(const From& from, const To& to, std::span<const Event> after) noexcept {
   static_assert(detail::copies_without_stage<From, To>, "a copy between two memories that the host cannot use: see copy_through");
-  if (from.size() != to.size()) return bounds_error(to.size(), 0, from.size());
-  if (!from || !to) return make_error(Errc::invalid_argument, "the buffer has no memory (null buffer)");
-  if (!to.is_mutable()) return make_error(Errc::permission_denied, "the memory is constant");
+  if (Error e = detail::check_copy(from, to); !e.ok()) return e;
   EventList<Event> list;
   if (Error e = list.append(after); !e.ok()) return e;
   if (Error e = detail::append_memory(list, from); !e.ok()) return e;
@@ -196,6 +203,47 @@ void copy_to(const From& from, const To& to, std::span<const Event> after, Promi
   auto free_again = [usage = std::move(usage), from]() mutable noexcept { static_cast<void>(usage.set()); };
   if (Error e = run_when_ready(std::span<const Event>(&*copied, 1), std::move(free_again)); !e.ok())
     static_cast<void>(copied->wait());  // the promise went with the function: the source's use has failed as aborted
+}
+
+/// Does the same on an executor once the events are done, and tells `allocated(Error)` before the destination is touched:
+/// with the reason if it never will be, a failed event first.
+///
+/// All three are told exactly once on every path. Threads: what is told, on the executor's, or here without memory for the
+/// wait. Source: PJRT ScheduleCopyTo.
+template <class From, class To, event Event, class Promise, executor X, std::invocable<const Error&> Allocated>
+void schedule_copy_to(const From& from, const To& to, std::span<const Event> after, X executor, Promise definition, Promise usage,
+                      Allocated allocated) noexcept {
+  struct Work {
+    From from;
+    To to;
+    EventList<Event> after;
+    Promise definition, usage;
+    Allocated allocated;
+    bool over = false;
+    Work(From f, To t, Promise d, Promise u, Allocated a) noexcept
+        : from(std::move(f)), to(std::move(t)), definition(std::move(d)), usage(std::move(u)), allocated(std::move(a)) {}
+    Work(Work&& other) noexcept
+        : from(std::move(other.from)), to(std::move(other.to)), after(std::move(other.after)), definition(std::move(other.definition)),
+          usage(std::move(other.usage)), allocated(std::move(other.allocated)), over(std::exchange(other.over, true)) {}
+    ~Work() {
+      if (!over) refuse(make_error(Errc::aborted, "a copy was dropped before it began"));
+    }
+    void refuse(const Error& error) noexcept {
+      over = true;
+      allocated(error);
+      static_cast<void>(definition.set_error(error));
+      static_cast<void>(usage.set_error(error));
+    }
+    void operator()() noexcept {
+      if (Error e = first_error<Event>(std::as_const(after).span()); !e.ok()) return refuse(e);
+      if (Error e = detail::check_copy(from, to); !e.ok()) return refuse(e);
+      over = true;
+      allocated(Error{});
+      copy_to<From, To, Event>(from, to, {}, std::move(definition), std::move(usage));
+    }
+  } work(from, to, std::move(definition), std::move(usage), std::move(allocated));
+  if (Error e = work.after.append(after); !e.ok()) return work.refuse(e);
+  static_cast<void>(execute_when_ready(after, std::move(executor), std::move(work)));
 }
 
 /// Copies host bytes into a whole buffer by the rules of their maker: here for small ones and for bytes that may change
