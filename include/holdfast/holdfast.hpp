@@ -78,6 +78,7 @@
 #include "holdfast/graph/graph_builder.hpp"
 #include "holdfast/graph/in_place.hpp"
 #include "holdfast/graph/module.hpp"
+#include "holdfast/graph/module_editor.hpp"
 #include "holdfast/graph/module_graph.hpp"
 #include "holdfast/graph/opcode.hpp"
 #include "holdfast/graph/padded_size.hpp"
