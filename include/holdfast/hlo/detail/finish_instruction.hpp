@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "holdfast/hlo/detail/check_instruction.hpp"
+#include "holdfast/graph/instruction_checker.hpp"
 #include "holdfast/hlo/detail/infer_shape.hpp"
 #include "holdfast/hlo/detail/text_state.hpp"
 

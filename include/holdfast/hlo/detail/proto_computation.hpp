@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "holdfast/core/hash.hpp"
-#include "holdfast/hlo/detail/check_instruction.hpp"
+#include "holdfast/graph/instruction_checker.hpp"
 #include "holdfast/hlo/detail/proto_attributes.hpp"
 #include "holdfast/hlo/detail/proto_ids.hpp"
 

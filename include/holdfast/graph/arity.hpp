@@ -5,7 +5,7 @@
 
 #include "holdfast/graph/opcode.hpp"
 
-namespace holdfast::detail {
+namespace holdfast {
 
 /// How many operands an operation takes.
 struct Arity {
@@ -71,4 +71,4 @@ struct Arity {
   // clang-format on
 }
 
-}  // namespace holdfast::detail
+}  // namespace holdfast

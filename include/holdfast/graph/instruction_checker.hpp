@@ -7,11 +7,11 @@
 #include <string_view>
 
 #include "holdfast/core/result.hpp"
+#include "holdfast/graph/arity.hpp"
 #include "holdfast/graph/attribute_text.hpp"
 #include "holdfast/graph/module.hpp"
-#include "holdfast/hlo/detail/arity.hpp"
 
-namespace holdfast::detail {
+namespace holdfast {
 
 /// Checks one instruction against its operands and callees, which are in the module already.
 ///
@@ -44,6 +44,7 @@ class InstructionChecker {
       case Opcode::call: return call();
       case Opcode::async_start: return async_start();
       case Opcode::async_update:
+        if (!follows_async()) return bad("async-update has to take an async-start or async-update");
         return shapes(shape(0), i_.shape, "async-update changes the shape of its operand");
       case Opcode::async_done: return async_done();
       case Opcode::copy_start: return copy_start();
@@ -214,8 +215,14 @@ class InstructionChecker {
       return e;
     return shapes(root_shape(called_[0]), parts[1], "the called computation gives another shape");
   }
+  constexpr bool follows_async() const noexcept {
+    const Opcode before = m_[operands_[0]].opcode;
+    return before == Opcode::async_start || before == Opcode::async_update;
+  }
   constexpr Error async_done() noexcept {
+    if (!follows_async()) return bad("async-done has to take an async-start or async-update");
     const auto parts = m_.shapes.children_of(shape(0));
+    if (parts.size() < 2) return bad("async-done's operand has no result");
     return shapes(parts[1], i_.shape, "async-done has another shape than its start's result");
   }
   constexpr Error copy_start() noexcept {
@@ -295,4 +302,4 @@ class InstructionChecker {
   std::span<const ComputationId> called_;
 };
 
-}  // namespace holdfast::detail
+}  // namespace holdfast
