@@ -257,7 +257,7 @@ class ModuleGenerator {
       case 1:
         return elementwise();
       case 2:
-        return keep(b_.add(Opcode::copy, placed_of(value()), {last_}));
+        return copy();
       case 3:
         return loop();
       case 4:
@@ -315,9 +315,9 @@ class ModuleGenerator {
             b_.add(Opcode::iota, b_.array(ElementType::s32, {5}), {}, {{"iota_dimension", "0"}}));
     }
   }
-  ShapeId placed_of(InstructionId v) {
-    last_ = v;
-    return placed_anew(v);
+  void copy() {
+    const InstructionId v = value();
+    keep(b_.add(Opcode::copy, placed_anew(v), {v}));
   }
   void moves() {
     const InstructionId v = vector8();
@@ -545,7 +545,6 @@ class ModuleGenerator {
   std::mt19937_64 random_;
   ModuleBuilder b_;
   std::vector<InstructionId> values_;  // arrays of the entry that anything may use
-  InstructionId last_{};
 };
 
 }  // namespace holdfast::testing
