@@ -108,6 +108,7 @@
 #include "holdfast/interop/pmr.hpp"
 #include "holdfast/interop/std_allocator.hpp"
 #include "holdfast/passes/memory_space_propagation.hpp"
+#include "holdfast/passes/placement_annotations.hpp"
 #include "holdfast/passes/verifier.hpp"
 #include "holdfast/plan/allocation_table.hpp"
 #include "holdfast/plan/any_order_bound.hpp"
