@@ -107,6 +107,7 @@
 #include "holdfast/interop/event_handle.hpp"
 #include "holdfast/interop/pmr.hpp"
 #include "holdfast/interop/std_allocator.hpp"
+#include "holdfast/passes/host_transfer_asyncifier.hpp"
 #include "holdfast/passes/memory_space_propagation.hpp"
 #include "holdfast/passes/placement_annotations.hpp"
 #include "holdfast/passes/verifier.hpp"
