@@ -2,7 +2,9 @@
 // What the peer scripts ask of the text reader and printer:
 //   hlo_text time FILE N     reads a text N times: instructions, seconds of the fastest
 //   hlo_text print FILE      writes what was read; with `bare` behind: without %, signatures, and
-//   with operand shapes hlo_text generate SEED   writes a generated module
+//                            with operand shapes
+//   hlo_text passes FILE     writes what all passes make of it
+//   hlo_text generate SEED   writes a generated module
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +13,10 @@
 
 #include "holdfast/hlo/parser.hpp"
 #include "holdfast/hlo/printer.hpp"
+#include "holdfast/passes/host_transfer_asyncifier.hpp"
+#include "holdfast/passes/memory_space_propagation.hpp"
+#include "holdfast/passes/placement_annotations.hpp"
+#include "holdfast/passes/verifier.hpp"
 #include "support/module_generator.hpp"
 
 using namespace holdfast;
@@ -51,11 +57,19 @@ int main(int argc, char** argv) {
     const Module m = testing::ModuleGenerator(std::strtoull(argv[2], nullptr, 10))();
     return print_hlo_text(m, out).ok() ? 0 : 1;
   }
-  if (command != "time" && command != "print") return 1;
+  if (command != "time" && command != "print" && command != "passes") return 1;
   const std::string text = read(argv[2]);
-  if (command == "print") {
-    const Result<Module> m = parse_hlo_text(text);
+  if (command == "print" || command == "passes") {
+    Result<Module> m = parse_hlo_text(text);
     if (!m.ok()) return refuse(text, m.error());
+    const auto run = [&](auto pass) {
+      const Result<bool> changed = run_verified(*m, pass);
+      if (!changed.ok()) std::fprintf(stderr, "%s\n", changed.error().what);
+      return changed.ok();
+    };
+    if (command == "passes" && !(run(PlacementAnnotations<>{}) && run(MemorySpacePropagation<>{}) &&
+                                 run(HostTransferAsyncifier<>{})))
+      return 3;
     PrintOptions options;
     options.elide_above = -1;
     if (argc > 3) options.percent = options.signature = false, options.operand_shapes = true;
