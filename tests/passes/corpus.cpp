@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "holdfast/graph/alias.hpp"
+#include "holdfast/hlo/proto_reader.hpp"
 #include "holdfast/passes/host_transfer_asyncifier.hpp"
 #include "holdfast/passes/memory_space_propagation.hpp"
 #include "holdfast/passes/placement_annotations.hpp"
@@ -22,10 +23,9 @@ using namespace holdfast;
 
 namespace {
 
-std::vector<std::string> texts(const std::string& folder) {
+std::vector<std::string> listed(const std::string& folder, std::string_view command) {
   std::vector<std::string> files;
-  std::FILE* names =
-      popen(("cd '" + folder + "' && ls */before.hlo* */after.hlo* | grep -v pb").c_str(), "r");
+  std::FILE* names = popen(("cd '" + folder + "' && " + std::string(command)).c_str(), "r");
   REQUIRE(names != nullptr);
   char line[4096];
   while (std::fgets(line, sizeof line, names) != nullptr)
@@ -63,7 +63,7 @@ TEST_CASE("corpus: every module of the corpus is verified before and behind each
   const std::string folder = index.substr(0, index.rfind('/'));
   std::size_t read = 0, replaced = 0;
   std::string changed_modules;
-  for (const std::string& file : texts(folder)) {
+  for (const std::string& file : listed(folder, "ls */before.hlo* */after.hlo* | grep -v pb")) {
     if (testing::quick() && file.starts_with("large_")) continue;
     CAPTURE(file);
     const std::string text = testing::read_file(folder + "/" + file);
@@ -102,4 +102,29 @@ TEST_CASE("corpus: every module of the corpus is verified before and behind each
   CHECK(changed_modules ==
         "gpu_host_offload_optimizer/after.hlo gpu_host_offload_optimizer/before.hlo "
         "host_offload_activations/before.hlo host_offload_optimizer/before.hlo ");
+}
+
+TEST_CASE("corpus: the protos are verified and changed as their texts are") {
+  const std::string index = testing::shared_path("data/hlo/index.json");
+  if (index.empty()) return;
+  const std::string folder = index.substr(0, index.rfind('/'));
+  std::string changed;
+  std::size_t read = 0;
+  for (const std::string& file : listed(folder, "ls */after.hlo.pb*")) {
+    CAPTURE(file);
+    const std::string bytes = testing::read_file(folder + "/" + file);
+    Result<Module> m = parse_hlo_proto(bytes);
+    REQUIRE(m.ok());
+    REQUIRE(verify_module(*m).ok());
+    const Result<bool> placed = run_verified(*m, PlacementAnnotations<>{});
+    const Result<bool> spread = run_verified(*m, MemorySpacePropagation<>{});
+    const Result<bool> split = run_verified(*m, HostTransferAsyncifier<>{});
+    REQUIRE((placed.ok() && spread.ok() && split.ok()));
+    CHECK(!*placed);
+    CHECK(!*split);
+    if (*spread) changed += file + " ";
+    ++read;
+  }
+  CHECK(read >= 10);
+  CHECK(changed == "gpu_host_offload_optimizer/after.hlo.pb ");
 }

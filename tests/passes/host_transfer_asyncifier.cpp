@@ -56,6 +56,7 @@ std::string root_of(const std::string& text) {
     const Instruction& inner = m[m[m.called(start)[0]].root];
     CHECK(m.called(done)[0] == m.called(start)[0]);
     CHECK(m[m.called(start)[0]].is_async_wrapper);
+    CHECK(inner.name == "t");
     CHECK(m[m.called(start)[0]].thread.empty());
     out += " " + std::string(m.opcode_word_of(inner));
     CHECK(inner.operands.count == start.operands.count);
@@ -154,14 +155,14 @@ ENTRY e { x = f32[8]{0} parameter(0)
   ROOT r = f32[8]{0} add(c, m), control-predecessors={c} })";
   Module m = parse(text);
   CHECK(changed_by(m, Pass{}));
-  CHECK(names(m, m.instructions_of(m.entry)) == "x h k copy-start.1 copy-done.2 m r");
+  CHECK(names(m, m.instructions_of(m.entry)) == "x h k copy-start.1 c m r");
   const Instruction& start = m[find_instruction(m, "copy-start.1")];
-  const Instruction& done = m[find_instruction(m, "copy-done.2")];
+  const Instruction& done = m[find_instruction(m, "c")];
   CHECK(names(m, m.controls(start)) == "k");
   CHECK(done.controls.count == 0);
-  CHECK(names(m, m.controls(m[find_instruction(m, "m")])) == "copy-done.2");
-  CHECK(names(m, m.controls(m[find_instruction(m, "r")])) == "copy-done.2");
-  CHECK(names(m, m.operands(m[find_instruction(m, "r")])) == "copy-done.2 m");
+  CHECK(names(m, m.controls(m[find_instruction(m, "m")])) == "c");
+  CHECK(names(m, m.controls(m[find_instruction(m, "r")])) == "c");
+  CHECK(names(m, m.operands(m[find_instruction(m, "r")])) == "c m");
   for (const Instruction* i : {&start, &done}) {
     CHECK(m.attribute(*i, "metadata") == "{op_name=\"c\"}");
     CHECK(m.attribute(*i, "backend_config") == "{\"a\":1}");
@@ -194,8 +195,7 @@ ENTRY e { x = f32[8]{0:S(5)} parameter(0)
   CHECK(changed_by(m, Pass{}));
   CHECK(m[m[testing::find_computation(m, "composite")].root].opcode == Opcode::copy);
   CHECK(m[m[testing::find_computation(m, "called")].root].opcode == Opcode::copy_done);
-  CHECK(names(m, m.operands(m[m[testing::find_computation(m, "body")].root]))
-            .starts_with("h copy-done."));
+  CHECK(names(m, m.operands(m[m[testing::find_computation(m, "body")].root])).starts_with("h c3"));
 }
 
 TEST_CASE("host_transfer_asyncifier: another number for the host") {
@@ -232,6 +232,7 @@ TEST_CASE("host_transfer_asyncifier: cases/18 which transfers become asynchronou
     const std::string_view name = before[old[k]].name;
     const bool was = name == "up" || name == "down" || name == "ds_up" || name == "dus_down";
     CHECK((now.opcode == Opcode::copy_done || now.opcode == Opcode::async_done) == was);
+    CHECK(now.name == name);
     if (was) CHECK(m[m.operands(now)[0]].operands.count == before[old[k]].operands.count);
   }
 

@@ -3,7 +3,7 @@
 //   hlo_text time FILE N     reads a text N times: instructions, seconds of the fastest
 //   hlo_text print FILE      writes what was read; with `bare` behind: without %, signatures, and
 //                            with operand shapes
-//   hlo_text passes FILE     writes what all passes make of it
+//   hlo_text passes FILE     writes what all passes make of it; with `proto` behind: of a proto
 //   hlo_text generate SEED   writes a generated module
 #include <chrono>
 #include <cstdio>
@@ -13,6 +13,7 @@
 
 #include "holdfast/hlo/parser.hpp"
 #include "holdfast/hlo/printer.hpp"
+#include "holdfast/hlo/proto_reader.hpp"
 #include "holdfast/passes/host_transfer_asyncifier.hpp"
 #include "holdfast/passes/memory_space_propagation.hpp"
 #include "holdfast/passes/placement_annotations.hpp"
@@ -60,7 +61,8 @@ int main(int argc, char** argv) {
   if (command != "time" && command != "print" && command != "passes") return 1;
   const std::string text = read(argv[2]);
   if (command == "print" || command == "passes") {
-    Result<Module> m = parse_hlo_text(text);
+    const bool proto = command == "passes" && argc > 3;
+    Result<Module> m = proto ? parse_hlo_proto(text) : parse_hlo_text(text);
     if (!m.ok()) return refuse(text, m.error());
     const auto run = [&](auto pass) {
       const Result<bool> changed = run_verified(*m, pass);
@@ -72,7 +74,8 @@ int main(int argc, char** argv) {
       return 3;
     PrintOptions options;
     options.elide_above = -1;
-    if (argc > 3) options.percent = options.signature = false, options.operand_shapes = true;
+    if (argc > 3 && !proto)
+      options.percent = options.signature = false, options.operand_shapes = true;
     return print_hlo_text(*m, out, options).ok() ? 0 : 1;
   }
   double best = 1e9;

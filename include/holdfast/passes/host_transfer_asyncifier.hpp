@@ -19,9 +19,9 @@ namespace holdfast {
 /// Lets transfers between host and device run beside other work: copies become copy-start and
 /// copy-done, slices out of and updates of host memory become async-start and async-done.
 ///
-/// In a module with an order the end stands right behind its beginning; a scheduler moves them
-/// apart. Fusions, composites and what is asynchronous already are left alone. Threads: as its
-/// members. Source: XLA's HostMemoryTransferAsyncifier, passes.md 6.
+/// The end keeps the name. In a module with an order it stands right behind the beginning; a
+/// scheduler moves them apart. Fusions, composites and what is asynchronous already are left alone.
+/// Threads: as its members. Source: XLA's HostMemoryTransferAsyncifier, passes.md 6.
 template <sink S = NullSink>
 struct HostTransferAsyncifier {
   static constexpr std::string_view name = "host-transfer-asyncifier";
@@ -136,7 +136,7 @@ struct HostTransferAsyncifier {
     for (const InstructionId c : controls) edit.add_control(c, first);
     Instruction done;
     done.opcode = copies ? Opcode::copy_done : Opcode::async_done;
-    done.name = edit.unique_name(copies ? "copy-done" : "async-done");
+    done.name = old.name;
     done.shape = old.shape;
     done.where = old.where;
     const InstructionId operand[] = {first};
@@ -159,9 +159,7 @@ struct HostTransferAsyncifier {
     std::vector<Attribute> kept;
     for (const Attribute& a : m.attributes_of(old))
       if (a.key != "sharding") kept.push_back(a);
-    Instruction inner = old;
-    inner.name = edit.unique_name("wrapped");
-    edit.append(made, inner, parameters, kept);
+    edit.append(made, old, parameters, kept);
     return made;
   }
   constexpr void tell(std::initializer_list<std::string_view> parts) {
