@@ -133,6 +133,7 @@
 #include "holdfast/plan/plan_module.hpp"
 #include "holdfast/plan/plan_offsets.hpp"
 #include "holdfast/plan/plan_summary.hpp"
+#include "holdfast/plan/rematerialize.hpp"
 #include "holdfast/plan/schedule_as_given.hpp"
 #include "holdfast/plan/schedule_best.hpp"
 #include "holdfast/plan/schedule_bfs.hpp"
@@ -144,4 +145,5 @@
 #include "holdfast/plan/simulate.hpp"
 #include "holdfast/plan/stop.hpp"
 #include "holdfast/plan/time_line.hpp"
+#include "holdfast/plan/time_model.hpp"
 #include "holdfast/plan/validate.hpp"
