@@ -20,17 +20,7 @@ int plan_command(const Options& options) {
   if (p == nullptr) return status;
   if (!write_json(options, plan_json(*p))) return usage;
   if (!options.csv.empty() && !write_output(options.csv, offsets_csv(*p))) return usage;
-  if (options.limit >= 0 && p->summary.peak_bytes > options.limit) {
-    std::fprintf(
-        stderr,
-        "%s: no plan within %lld bytes: peak %lld, heap %lld of at least %lld; at the peak:\n",
-        input.file.c_str(), static_cast<long long>(options.limit),
-        static_cast<long long>(p->summary.peak_bytes),
-        static_cast<long long>(p->summary.heap_bytes),
-        static_cast<long long>(p->summary.lower_bound_bytes));
-    print_peak(*p, 10);
-    return no_plan;
-  }
+  if (!is_within_limit(input, *p, options)) return no_plan;
   if (options.json != "-" && options.csv != "-") print_summary(*p);
   return done;
 }

@@ -2,6 +2,7 @@
 #include "planned.hpp"
 
 #include <cstdint>
+#include <cstdio>
 #include <utility>
 
 #include "holdfast/hlo/parser.hpp"
@@ -15,6 +16,7 @@
 #include "holdfast/plan/schedule_post_order.hpp"
 #include "holdfast/plan/schedule_search.hpp"
 #include "progress.hpp"
+#include "report.hpp"
 
 namespace program {
 
@@ -70,11 +72,36 @@ Error plan_asked(Planned& p, const Options& options, const PlanOptions& how, Clo
   if (p.scheduler == "dfs") e = reorder(p, how, ScheduleDfs{});
   if (p.scheduler == "bfs") e = reorder(p, how, ScheduleBfs{});
   if (p.scheduler == "post-order") e = reorder(p, how, SchedulePostOrder{});
-  p.schedule_seconds = clock.lap();
+  p.schedule_seconds += clock.lap();
   if (!e.ok()) return e;
   progress("offsets");
   const PlanOffsets<TimeLimit> planner{.stop = TimeLimit(options.effort)};
   e = several ? trials.finish(planner) : p.plan(planner, how);
+  p.plan_seconds += clock.lap();
+  return e;
+}
+
+/// Tries other orders, where none was asked for, and then changes the program, until the plan is
+/// within the limit.
+Error obey_limit(Planned& p, const Options& options, const PlanOptions& how, Clock& clock) {
+  const auto over = [&] { return options.limit >= 0 && p.summary.peak_bytes > options.limit; };
+  for (const char* scheduler : {"best", "search"}) {
+    if (!over() || !options.scheduler.empty()) break;
+    if (p.scheduler == scheduler) continue;
+    p.scheduler = scheduler;
+    if (Error e = plan_asked(p, options, how, clock); !e.ok()) return e;
+  }
+  if (!over()) return {};
+  progress("recomputation");
+  const PlanOffsets<TimeLimit> planner{.stop = TimeLimit(options.effort)};
+  Result<Rematerialized> done = rematerialize(
+      p.module, {.limit = options.limit, .pointer_size = how.pointer_size, .assign = how.assign},
+      planner);
+  if (!done.ok()) return done.error();
+  p.limited = std::move(*done);
+  if (p.limited.changed()) p.any_order_bound_bytes = 0;  // that was of another program
+  Error e = p.analyze();
+  if (e.ok()) e = p.plan(planner, how);
   p.plan_seconds += clock.lap();
   return e;
 }
@@ -106,8 +133,29 @@ std::unique_ptr<Planned> plan_module(const Input& input, const Options& options,
   if (e.ok()) e = plan_asked(*p, options, how, clock);
   if (!e.ok()) return print_error(input, e), nullptr;
   if (given && p->scheduler == "as-given") p->as_given_peak_bytes = p->summary.peak_bytes;
+  if (e = obey_limit(*p, options, how, clock); !e.ok()) return print_error(input, e), nullptr;
   status = done;
   return p;
+}
+
+bool is_within_limit(const Input& input, const Planned& p, const Options& options) {
+  const PlanSummary& s = p.summary;
+  if (options.limit < 0 || s.peak_bytes <= options.limit) return true;
+  const auto number = [](Bytes bytes) { return static_cast<long long>(bytes); };
+  if (p.limited.floor > options.limit)
+    std::fprintf(stderr, "%s: no plan within %lld bytes: none has less than %lld; peak %lld",
+                 input.file.c_str(), number(options.limit), number(p.limited.floor),
+                 number(s.peak_bytes));
+  else
+    std::fprintf(stderr,
+                 "%s: no plan within %lld bytes: peak %lld with %u instructions recomputed and %u "
+                 "values kept on the host, none has less than %lld",
+                 input.file.c_str(), number(options.limit), number(s.peak_bytes),
+                 p.limited.recomputed, p.limited.offloaded, number(p.limited.floor));
+  std::fprintf(stderr, ", heap %lld of at least %lld; at the peak:\n", number(s.heap_bytes),
+               number(s.lower_bound_bytes));
+  print_peak(p, 10);
+  return false;
 }
 
 }  // namespace program

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "holdfast/plan/plan_module.hpp"
+#include "holdfast/plan/rematerialize.hpp"
 #include "input.hpp"
 #include "options.hpp"
 
@@ -40,6 +41,7 @@ struct TimeLimit {
 /// A module's plan and how it came about.
 struct Planned : holdfast::ModulePlan {
   using ModulePlan::ModulePlan;
+  holdfast::Rematerialized limited;  ///< what was done for the limit; nothing where none was passed
   std::string scheduler;
   holdfast::Bytes as_given_peak_bytes = 0;
   holdfast::Bytes any_order_bound_bytes = 0;  ///< of the heap; 0: not computed
@@ -51,5 +53,8 @@ struct Planned : holdfast::ModulePlan {
 /// Reads and plans a module. Null, after a message and with the exit status in `status`, when that
 /// fails.
 std::unique_ptr<Planned> plan_module(const Input& input, const Options& options, int& status);
+/// Whether the plan is within `--limit`; if not, says to standard error how far it got and who
+/// holds the peak.
+bool is_within_limit(const Input& input, const Planned& p, const Options& options);
 
 }  // namespace program

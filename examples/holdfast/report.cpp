@@ -92,6 +92,9 @@ Json empty_json() {
         "as_given_peak_bytes", "heap_bytes"})
     j[key] = Bytes{0};
   j["proven_optimal"] = false;
+  j["floor_bytes"] = Bytes{0};
+  for (const char* key : {"recomputed", "offloaded"}) j[key] = 0;
+  j["added_seconds"] = 0.0;
   for (const char* key : {"parse_seconds", "schedule_seconds", "plan_seconds"}) j[key] = 0.0;
   j["buffers_at_peak"] = Json::array();
   return j;
@@ -126,6 +129,10 @@ Json plan_json(const Planned& p) {
   j["heap_bytes"] = s.heap_bytes;
   j["any_order_lower_bound_bytes"] = p.any_order_bound_bytes;
   j["proven_optimal"] = is_proven(p);
+  j["floor_bytes"] = p.limited.floor;
+  j["recomputed"] = p.limited.recomputed;
+  j["offloaded"] = p.limited.offloaded;
+  j["added_seconds"] = p.limited.added_seconds;
   j["parse_seconds"] = p.parse_seconds;
   j["schedule_seconds"] = p.schedule_seconds;
   j["plan_seconds"] = p.plan_seconds;
@@ -169,9 +176,12 @@ void print_summary(const Planned& p) {
   line("live peak", s.live_peak_bytes);
   std::printf("  heap %lld bytes, lower bound %lld%s\n", static_cast<long long>(s.heap_bytes),
               static_cast<long long>(s.lower_bound_bytes),
-              !is_proven(p)               ? ""
+              !is_proven(p)             ? ""
               : p.scheduler == "search" ? ": proven optimal for every order"
                                         : ": proven optimal for this order");
+  if (p.limited.changed())
+    std::printf("  for the limit %u instructions recomputed, %u values kept on the host: %.6f s\n",
+                p.limited.recomputed, p.limited.offloaded, p.limited.added_seconds);
   std::printf("  read %.3f s, scheduled %.3f s, planned %.3f s\n", p.parse_seconds,
               p.schedule_seconds, p.plan_seconds);
   std::printf("  largest at the peak:\n");
@@ -201,9 +211,9 @@ std::string offsets_csv(const Planned& p) {
     std::string name = place_name(p, place);
     for (char& c : name)
       if (c == ',') c = '.';
-    out += std::to_string(l.index - p.assignment.arenas_of.back().begin) + "," + std::to_string(group) +
-           "," + std::to_string(size) + "," + std::to_string(begin) + "," + std::to_string(end) +
-           "," + std::to_string(l.offset) + "," + name + "\n";
+    out += std::to_string(l.index - p.assignment.arenas_of.back().begin) + "," +
+           std::to_string(group) + "," + std::to_string(size) + "," + std::to_string(begin) + "," +
+           std::to_string(end) + "," + std::to_string(l.offset) + "," + name + "\n";
   };
   for (const LivePiece& piece : p.live.pieces_of(p.live.frames[frame])) {
     const ValueId root = p.buffers().root(piece.value);
@@ -215,8 +225,8 @@ std::string offsets_csv(const Planned& p) {
     } else if (seen[index_of(root)] == 0) {
       seen[index_of(root)] = 1;
       for (const BufferPiece& b : p.buffers().pieces(root))
-        row(p.assignment.locations[index_of(root)], index_of(root), p.buffers().size(root), b.begin, b.end,
-            b.first);
+        row(p.assignment.locations[index_of(root)], index_of(root), p.buffers().size(root), b.begin,
+            b.end, b.first);
     }
   }
   return out;

@@ -145,10 +145,7 @@ int run_module(const Input& input, const Options& options) {
   };
   if (options.limit >= 0 && p->summary.peak_bytes > options.limit) {
     end_progress();
-    std::fprintf(stderr, "%s: no plan within %lld bytes: peak %lld; at the peak:\n",
-                 input.file.c_str(), static_cast<long long>(options.limit),
-                 static_cast<long long>(p->summary.peak_bytes));
-    print_peak(*p, 10);
+    is_within_limit(input, *p, options);
     return finish(no_plan);
   }
 

@@ -35,7 +35,7 @@ ENTRY e {
 """
 PLAN_KEYS = """module instructions computations scheduler argument_bytes output_bytes alias_bytes temp_bytes generated_code_bytes
 host_argument_bytes host_output_bytes host_alias_bytes host_temp_bytes peak_bytes live_peak_bytes lower_bound_bytes
-any_order_lower_bound_bytes as_given_peak_bytes heap_bytes proven_optimal parse_seconds schedule_seconds plan_seconds buffers_at_peak""".split()
+any_order_lower_bound_bytes as_given_peak_bytes heap_bytes proven_optimal floor_bytes recomputed offloaded added_seconds parse_seconds schedule_seconds plan_seconds buffers_at_peak""".split()
 RUN_KEYS = PLAN_KEYS + "backend measured_peak_bytes values_checked verified".split()
 SCHEDULERS = "as-given list dfs bfs post-order best search".split()
 CSV = "id,lower,upper,size,alignment\na,0,4,100,64\nb,2,6,200,64\nc,5,9,100,1\n"
@@ -125,10 +125,17 @@ def schedulers():
 def limits():
     peak = figures("plan", MLP)[1]["peak_bytes"]
     checks.check("limits: a plan that just fits is exit 0", run("plan", MLP, "--limit", peak)[0] == 0)
+    fixed = sum(sign * figures("plan", MLP)[1][key] for sign, key in ((1, "argument_bytes"), (1, "output_bytes"), (-1, "alias_bytes")))
     for command in ("plan", "run"):
-        status, out, err = run(command, MLP, "--limit", peak - 1)
-        checks.check(f"limits: {command} of one byte less is exit 3, with the bound and who holds the peak",
-                     status == 3 and str(peak) in err and "f32[64,256]" in err and not out, f"{status} {out} {err}")
+        status, j, err = figures(command, MLP, "--limit", peak - 1)
+        checks.check(f"limits: {command} of one byte less finds another order", status == 0 and j["peak_bytes"] < peak and
+                     j["as_given_peak_bytes"] == peak, f"{status} {j} {err}")
+        status, out, err = run(command, MLP, "--limit", fixed - 1)
+        checks.check(f"limits: {command} of less than what callers hold is exit 3, with the floor and who holds the peak",
+                     status == 3 and "none has less than" in err and "f32[64,256]" in err and not out, f"{status} {out} {err}")
+    status, j, err = figures("run", MLP, "--limit", int(0.96 * peak), "--scheduler", "as-given")
+    checks.check("limits: a program that was changed to fit runs as planned", status == 0 and j["verified"] and
+                 j["peak_bytes"] <= 0.96 * peak and j["recomputed"] + j["offloaded"] > 0 and j["added_seconds"] > 0, f"{status} {j} {err}")
     for text, status in (("16GiB", 0), ("1.5 MiB", 0), ("1kb", 3), ("0", 3), ("1KiB", 3), ("1TB", 0)):
         checks.check(f"limits: --limit {text} is understood", run("plan", MLP, "--limit", text)[0] == status)
     status, _, err = run("plan", "-", "--limit", "327", data=CSV)
