@@ -5,6 +5,7 @@
 //                            with operand shapes
 //   hlo_text passes FILE     writes what all passes make of it; with `proto` behind: of a proto
 //   hlo_text generate SEED   writes a generated module
+//   hlo_text limit FILE BYTES  writes the module as it is when its plan is brought below a limit
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +19,7 @@
 #include "holdfast/passes/memory_space_propagation.hpp"
 #include "holdfast/passes/placement_annotations.hpp"
 #include "holdfast/passes/verifier.hpp"
+#include "holdfast/plan/rematerialize.hpp"
 #include "support/module_generator.hpp"
 
 using namespace holdfast;
@@ -58,7 +60,7 @@ int main(int argc, char** argv) {
     const Module m = testing::ModuleGenerator(std::strtoull(argv[2], nullptr, 10))();
     return print_hlo_text(m, out).ok() ? 0 : 1;
   }
-  if (command != "time" && command != "print" && command != "passes") return 1;
+  if (command != "time" && command != "print" && command != "passes" && command != "limit") return 1;
   const std::string text = read(argv[2]);
   if (command == "print" || command == "passes") {
     const bool proto = command == "passes" && argc > 3;
@@ -77,6 +79,16 @@ int main(int argc, char** argv) {
     if (argc > 3 && !proto)
       options.percent = options.signature = false, options.operand_shapes = true;
     return print_hlo_text(*m, out, options).ok() ? 0 : 1;
+  }
+  if (command == "limit") {
+    Result<Module> m = parse_hlo_text(text);
+    if (!m.ok()) return refuse(text, m.error());
+    RematerializeOptions options;
+    options.limit = argc > 3 ? std::strtoll(argv[3], nullptr, 10) : 0;
+    if (!rematerialize(*m, options).ok()) return 2;
+    PrintOptions all;
+    all.elide_above = -1;
+    return print_hlo_text(*m, out, all).ok() ? 0 : 1;
   }
   double best = 1e9;
   std::size_t instructions = 0;
