@@ -17,7 +17,7 @@ namespace holdfast {
 /// The default planner: fills, greedy orders, then search, the best of all; stops once the lower bound is met.
 ///
 /// With a capacity, the first plan that fits ends the search. `nodes` bounds the effort the same on every machine;
-/// `stop()` may end it sooner, after the first plan. Orders of quadratic cost are tried up to `greedy_groups`.
+/// `stop()` may end it sooner, after the first plan. Beyond `greedy_groups` groups only the fills that do best are tried.
 /// Units: `nodes` counts branches of the search, `fills` passes that differ by chance (0: one pass in all).
 /// Errors: as `offset_planner` lists them. Threads: a value.
 template <class Stop = NeverStop>

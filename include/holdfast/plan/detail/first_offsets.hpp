@@ -15,7 +15,7 @@
 
 namespace holdfast::detail {
 
-/// The best plan that any rule finds: online passes, fills, and greedy orders up to `greedy_groups` groups.
+/// The best plan that any rule finds: online passes, fills, and greedy orders; of more than `greedy_groups` groups the best fills only.
 ///
 /// Lowers `peak`, stops once the bound is met, or after the first plan when `stop` says so.
 /// Units: `fills` counts passes whose keys are blurred by chance, after one by each rule; 0 is the first rule alone.
@@ -46,7 +46,8 @@ constexpr Error first_offsets(const OffsetInput& in, std::uint32_t fills, std::u
     if (peak > in.lower_bound) {
       ValleyFill fill(in);
       keep(fill.run(fill_rules[0], 0, trial));
-      const std::uint32_t passes = fills == 0 ? 1 : fill_rule_count + fills;
+      const std::uint32_t all = in.group_count() <= greedy_groups ? fill_rule_count + fills : good_rule_count;
+      const std::uint32_t passes = fills == 0 ? 1 : all;
       for (std::uint32_t i = 1; i < passes && peak > in.lower_bound && !stop(); ++i)
         keep(fill.run(fill_rules[i % fill_rule_count], i / fill_rule_count, trial));
     }

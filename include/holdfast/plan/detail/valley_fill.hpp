@@ -21,8 +21,9 @@ struct FillRule {
   std::int32_t l = 0;
 };
 
-/// The rules that proved themselves, the best one first.
-inline constexpr FillRule fill_rules[] = {{5, 4, 64}, {1, 1, 64}, {3, 2, 256}, {1, 1, 0}, {16, 1, 0}, {0, 1, 0}, {1, 2, 0}, {2, 1, 0}, {3, 1, 512}};
+/// The rules that proved themselves, the best ones first: those up to `good_rule_count` are worth their time on long programs.
+inline constexpr FillRule fill_rules[] = {{5, 4, 64}, {1, 1, 64}, {3, 2, 256}, {1, 1, 0}, {3, 1, 512}, {16, 1, 0}, {0, 1, 0}, {1, 2, 0}, {2, 1, 0}};
+inline constexpr std::uint32_t good_rule_count = 6;
 inline constexpr std::uint32_t fill_rule_count = sizeof fill_rules / sizeof fill_rules[0];
 
 /// Builds a plan from the ground up: the floor of time is a chain of segments, and a segment lower than both
@@ -56,9 +57,6 @@ class ValleyFill {
     leaves_ = count;
     key_.assign(2 * leaves_, 0u);
     end_.assign(2 * leaves_, 0xFFFFFFFFu);
-    level_.assign(section_count_, 0);
-    next_.assign(section_count_, 0u);
-    before_.assign(section_count_, 0u);
   }
 
   [[nodiscard]] constexpr std::size_t group_count() const noexcept { return groups_.size(); }
@@ -199,6 +197,10 @@ class ValleyFill {
   }
 
   constexpr void fill(std::span<Bytes> offsets) {
+    // Not sooner: what finds loads is gone by now.
+    level_.resize(section_count_, 0);
+    next_.resize(section_count_, 0u);
+    before_.resize(section_count_, 0u);
     before_[0] = none;
     set_segment(0, section_count_, 0);
     std::size_t left = groups_.size();
