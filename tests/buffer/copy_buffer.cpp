@@ -130,3 +130,20 @@ TEST_CASE_TEMPLATE("copy_buffer: into a donated buffer the copy comes after its 
     CHECK(!copied->buffer().is_deleted());
   });
 }
+
+TEST_CASE_TEMPLATE("copy_buffer: two threads that copy two buffers into each other never wait for one another; into itself is refused", Hold,
+                   SharedHold, StripedHold) {
+  using Buffer = TrackedBuffer<LoggedMemory, HostEvent, Hold>;
+  MemoryLog log;
+  const Staging<SystemMemory> staging{SystemMemory{}, false};
+  const ArrayShape shape = array({4});
+  for (int round = 0; round < 200; ++round) {
+    auto a = std::move(*ShapedBuffer<Buffer>::allocate(LoggedMemory(log), shape)), b = std::move(*ShapedBuffer<Buffer>::allocate(LoggedMemory(log), shape));
+    CHECK(says(copy_to_donated(a, a, staging).error(), "f(a, donate(a))"));
+    CHECK(!a.buffer().is_deleted());
+    Caller there([&] { static_cast<void>(copy_to_donated(a, b, staging).ok()); });
+    static_cast<void>(copy_to_donated(b, a, staging).ok());
+    CHECK(there.returns_soon());
+  }
+  CHECK(log.live_bytes == 0);
+}
