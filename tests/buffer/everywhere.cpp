@@ -174,3 +174,26 @@ TEST_CASE_TEMPLATE("everywhere: T-U1 T-U4 T-U6 T-U7 an undonatable buffer serves
     CHECK(UndonatableBuffer<typename W::Buffer>::make(source).error().code == Errc::donated);
   }
 }
+
+TEST_CASE_TEMPLATE("everywhere: a raw buffer for usage comes with a promise that ends it, and the memory stays until then", W, HOLDFAST_TEST_PLACES) {
+  typename W::Place place;
+  auto written = place.promise();
+  const typename W::Event definition[] = {written.get_event()};
+  auto b = make<W>(place, 16, definition);
+  {
+    auto use = b.raw_for_usage("CopyRaw called on deleted or donated buffer");
+    REQUIRE(use.ok());
+    CHECK(!use->ready.ready());
+    CHECK(written.set().ok());
+    CHECK(use->ready.wait().ok());
+    CHECK(b.counts() == HoldCounts{});
+    CHECK(b.release().ok());
+    use->raw = typename W::Raw();
+    CHECK(place.holds_memory());
+    CHECK(use->done.set().ok());
+    CHECK(!place.holds_memory());
+  }
+  const Error gone = b.raw_for_usage("CopyRaw called on deleted or donated buffer").error();
+  CHECK(status_kind(gone) == StatusKind::invalid_argument);
+  CHECK(says(gone, "CopyRaw called on deleted or donated buffer"));
+}

@@ -36,6 +36,18 @@
 
 namespace holdfast {
 
+namespace detail {
+struct NoPromise {};
+template <class Event>
+struct PromiseOf {
+  using type = NoPromise;
+};
+template <promised_event Event>
+struct PromiseOf<Event> {
+  using type = typename Event::promise_type;
+};
+}  // namespace detail
+
 /// Bytes whose readiness and users are tracked: definition events, usage events and holds.
 ///
 /// A movable handle, null after a move. With `NoHold` the contents lie inside it and nothing is counted; with another policy
@@ -168,6 +180,35 @@ class TrackedBuffer {
     if (!done.ok()) return done.error();
     held->convert(*done);
     return {};
+  }
+  /// The bytes for a reader that ends at a time of its own: it reads after `ready` and then sets `done`, a usage event.
+  struct RawUse {
+    raw_type raw;
+    typename detail::PromiseOf<Event>::type done;
+    Event ready;
+  };
+  /// Gives them. Errors: as `use`; out_of_memory. Threads: as `hold`. Source: PJRT GetRawBufferForUsage.
+  [[nodiscard]] Result<RawUse> raw_for_usage(const char* refusal) noexcept
+    requires counts_holds && promised_event<Event>
+  {
+    Result<Event> ready = ready_event();
+    if (!ready.ok()) {
+      Error e = ready.error();
+      if (e.code == Errc::deleted || e.code == Errc::donated) e.what = refusal;
+      return e;
+    }
+    RawUse result{{}, {}, std::move(*ready)};
+    Error e = use(refusal, [&](const raw_type& raw, std::span<const Event>) noexcept -> Result<Event> {
+      if (!raw) return make_error(Errc::internal, "the buffer has no memory");
+      Backend backend = raw.backend();
+      auto promise = promise_of<Event>(backend);
+      if (!promise.ok()) return promise.error();
+      result.raw = raw;
+      result.done = std::move(*promise);
+      return result.done.get_event();
+    });
+    if (!e.ok()) return e;
+    return Result<RawUse>(std::move(result));
   }
   /// Makes a stream wait until the contents are valid. Errors: the first that waiting gives; deleted or donated.
   template <class Stream>
