@@ -73,6 +73,7 @@
 #include "holdfast/graph/alias.hpp"
 #include "holdfast/graph/arity.hpp"
 #include "holdfast/graph/attribute_text.hpp"
+#include "holdfast/graph/background_update.hpp"
 #include "holdfast/graph/call_graph.hpp"
 #include "holdfast/graph/frame_index.hpp"
 #include "holdfast/graph/graph.hpp"

@@ -263,6 +263,30 @@ TEST_CASE(
   CHECK(after.heap() == 4);  // a context, of one transfer after the other
 }
 
+TEST_CASE("host_transfer_asyncifier: a loop still updates its host memory in place") {
+  constexpr std::string_view text = R"(HloModule m, is_scheduled=true
+condition { s = (f32[800]{0:S(5)}, f32[8]{0}) parameter(0)
+  ROOT more = pred[] constant(false) }
+body { s = (f32[800]{0:S(5)}, f32[8]{0}) parameter(0)
+  h = f32[800]{0:S(5)} get-tuple-element(s), index=0
+  u = f32[8]{0} get-tuple-element(s), index=1
+  i = s32[] constant(3)
+  d = f32[800]{0:S(5)} dynamic-update-slice(h, u, i)
+  n = f32[8]{0} negate(u)
+  ROOT t = (f32[800]{0:S(5)}, f32[8]{0}) tuple(d, n) }
+ENTRY e { x = f32[800]{0} parameter(0)
+  u = f32[8]{0} parameter(1)
+  h = f32[800]{0:S(5)} copy(x)
+  t = (f32[800]{0:S(5)}, f32[8]{0}) tuple(h, u)
+  w = (f32[800]{0:S(5)}, f32[8]{0}) while(t), condition=condition, body=body
+  ROOT r = f32[800]{0:S(5)} get-tuple-element(w), index=0 })";
+  Module m = parse(text);
+  CHECK(changed_by(m, Pass{}));
+  const testing::Planned before(text), after(testing::print(m));
+  CHECK(after.same("h", "d"));
+  CHECK(after.heap() == before.heap() + 4);
+}
+
 // Copies of generated modules go to and from random spaces; what becomes of them is what the table
 // says.
 TEST_CASE("host_transfer_asyncifier: generated modules") {

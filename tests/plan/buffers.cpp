@@ -117,3 +117,40 @@ ENTRY e {
   const auto life = p.buffers->pieces(p.buffers->root(p.value("y")));
   CHECK(life.back().end == p.step_of("d") + 1);
 }
+
+namespace {
+
+/// An update of `b` in the background, with another reader or another update in its middle.
+std::string background(std::string_view middle, std::string_view update = "u") {
+  return R"(HloModule m, is_scheduled=true
+ENTRY e {
+  x = f32[64]{0} parameter(0)
+  i = s32[] parameter(1)
+  b = f32[64]{0} custom-call(x), custom_call_target="C"
+  u = f32[64]{0} custom-call(x), custom_call_target="C"
+  s = ((f32[64]{0}, f32[64]{0}, s32[]), f32[64]{0}, u32[]) dynamic-update-slice-start(b, )" +
+         std::string(update) + ", i)\n  k = f32[64]{0} custom-call(" + std::string(middle) +
+         R"(), custom_call_target="C"
+  d = f32[64]{0} dynamic-update-slice-done(s)
+  ROOT r = f32[64]{0} custom-call(k, d), custom_call_target="C"
+})";
+}
+
+}  // namespace
+
+TEST_CASE("buffers: an asynchronous update works in its base's place, and keeps the update until it ends") {
+  const Planned p(background("x"));
+  CHECK(p.same("b", "d"));
+  CHECK_FALSE(p.same("u", "d"));
+  CHECK(p.life("u").second == p.step_of("d"));
+  CHECK(p.heap() == 4 + 2 * 256);  // context, b with d, u; k waits where the result will be
+}
+
+TEST_CASE("buffers: an asynchronous update whose base is read elsewhere has a place of its own") {
+  for (const auto& text : {background("b"), background("x", "b")}) {
+    const Planned p(text);
+    CHECK_FALSE(p.same("b", "d"));
+    const auto life = p.buffers->pieces(p.buffers->root(p.value("b")));
+    CHECK(life.back().end == p.step_of("d") + 1);
+  }
+}

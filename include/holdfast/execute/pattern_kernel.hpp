@@ -13,6 +13,7 @@
 #include "holdfast/execute/kernel.hpp"
 #include "holdfast/execute/pattern.hpp"
 #include "holdfast/execute/pattern_fault.hpp"
+#include "holdfast/graph/background_update.hpp"
 #include "holdfast/graph/in_place.hpp"
 
 namespace holdfast {
@@ -31,6 +32,7 @@ class PatternKernel {
         check_(check),
         trips_(trips),
         rules_(m_),
+        values_(*program.values),
         origins_(m_,
                  [&](ComputationId c) { return program.values->calls[c] == CallContext::frame; }),
         stamps_(origins_.size(), 0),
@@ -65,15 +67,17 @@ class PatternKernel {
 
   [[nodiscard]] Error run(const KernelCall& call) noexcept {
     const Opcode op = call.what().opcode;
+    const Block updated = updated_memory(call.instruction);
     for (const KernelArray& a : call.operands)
-      if (Error e = check(a, call.instruction); !e.ok()) return e;
+      if (!is_replaced(a, call.instruction, updated))
+        if (Error e = check(a, call.instruction); !e.ok()) return e;
     if (Error e = check_pending(call); !e.ok()) return e;
     if (Error e = check_overlaps(call); !e.ok()) return e;
     for (const KernelArray& r : call.results) write(r), note(r.memory);
     if (call.results.size() > 1)
       for (const KernelArray& r : call.results)
         if (Error e = check(r, call.instruction); !e.ok()) return e;
-    if (is_start(op)) remember(call);
+    if (is_start(op)) remember(call, updated);
     return {};
   }
   [[nodiscard]] Error fill_constant(const KernelArray& array) noexcept {
@@ -190,6 +194,7 @@ class PatternKernel {
   PatternCheck check_;
   const std::uint32_t trips_;
   InPlaceRules rules_;
+  const ValueTable& values_;
   detail::Origins origins_;
   std::vector<std::uint64_t> stamps_;  // by position: the write that it shows
   std::vector<Write> writes_;          // by position: its last write
@@ -248,13 +253,26 @@ class PatternKernel {
   // -- operations in two halves
   // ------------------------------------------------------------------------
 
+  /// Where the update in place that an asynchronous operation wraps has written its result.
+  [[nodiscard]] Block updated_memory(InstructionId id) const noexcept {
+    const ValueId result = background_update(m_, values_, id).result;
+    return result == no_id<ValueId> ? Block{}
+                                    : writes_[origins_.position(values_[result].instruction, 0)].to;
+  }
+  /// Tells whether an operand is the base of such an update and its result lies on it.
+  [[nodiscard]] bool is_replaced(const KernelArray& a, InstructionId id,
+                                 Block updated) const noexcept {
+    return updated.size != 0 && a.memory.data == updated.data &&
+           values_.value(a.instruction, a.node) == background_update(m_, values_, id).base;
+  }
+
   /// Notes what must stay as it is until the operation is done: operands but those that its results
   /// lie on.
-  void remember(const KernelCall& call) noexcept {
+  void remember(const KernelCall& call, Block updated) noexcept {
     IndexRange& run = pending_of_[index_of(call.instruction)];
     run.count = 0;
     for (const KernelArray& a : call.operands) {
-      bool replaced = a.memory.size == 0;
+      bool replaced = a.memory.size == 0 || is_replaced(a, call.instruction, updated);
       for (const KernelArray& r : call.results)
         replaced = replaced || r.memory.data == a.memory.data;
       if (!replaced)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "holdfast/graph/alias.hpp"
+#include "holdfast/graph/background_update.hpp"
 #include "holdfast/graph/graph.hpp"
 #include "holdfast/graph/graph_builder.hpp"
 #include "holdfast/graph/in_place.hpp"
@@ -274,6 +275,8 @@ class ModuleGraphs {
       return;
     }
     const bool partly = options_.relaxed && is_control_flow(i.opcode);
+    BackgroundUpdate update;
+    if (i.opcode != Opcode::async_start) update = background_update(m_, t_, id);
     for (const InstructionId o : operands) {
       if (partly)
         each_value(o, [&](ValueId v, std::uint32_t) {
@@ -282,7 +285,9 @@ class ModuleGraphs {
       else if (i.opcode == Opcode::copy)
         read(t_.value(o));
       else
-        each_value(o, [this](ValueId v, std::uint32_t) { read(v); });
+        each_value(o, [&](ValueId v, std::uint32_t) {
+          if (v != update.base || !update.alone) read(v);
+        });
     }
   }
 

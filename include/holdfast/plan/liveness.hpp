@@ -9,6 +9,7 @@
 
 #include "holdfast/core/result.hpp"
 #include "holdfast/graph/alias.hpp"
+#include "holdfast/graph/background_update.hpp"
 #include "holdfast/plan/detail/flattener.hpp"
 #include "holdfast/plan/time_line.hpp"
 
@@ -128,18 +129,22 @@ class LivenessBuilder {
     const Instruction& i = m_[st.instruction];
     const auto moves = out_.moves_of(st);
     switch (st.kind) {
-      case StepKind::execute: case StepKind::call:
+      case StepKind::execute: case StepKind::call: {
+        const BackgroundUpdate update = background_update(m_, t_, st.instruction);
         for (const InstructionId o : m_.operands(i)) {
           if (i.opcode == Opcode::copy) use(t_.value(o), s);
-          else each_value(o, [&](ValueId v) { use(v, s); });
+          else each_value(o, [&](ValueId v) {
+            if (v != update.base) use(v, s);
+          });
         }
         each_value(st.instruction, [&](ValueId v) {
           if (t_[v].instruction == st.instruction) define(v, s);
         });
         if (st.kind == StepKind::call) add_piece(add_place(out_, {st.instruction, 0, ShapeId{}, PlaceKind::callee, frame_}), s, s + 1);
-        if (i.opcode == Opcode::async_done) keep_async(i, s);
+        if (i.opcode == Opcode::async_done) keep_async(i, s), note_pending(update, s);
         if (i.opcode == Opcode::all_reduce_done && !m_.operands(i).empty()) note_pending(m_.operands(i)[0], s);
         return;
+      }
       case StepKind::loop_enter:
         for (const Move& m : moves) use_or_spare(m.from, s), define_or_spare(m.to, s);
         return;
@@ -198,6 +203,11 @@ class LivenessBuilder {
       const auto same = std::equal_range(read.begin(), read.end(), v);
       out_.pending.push_back({v, result, begin_[index_of(result)], s, same.second - same.first == 1});
     }
+  }
+
+  constexpr void note_pending(const BackgroundUpdate& update, std::uint32_t s) {
+    if (update.base == no_id<ValueId> || last_[index_of(update.base)] == never || last_[index_of(update.result)] == never) return;
+    out_.pending.push_back({update.base, update.result, begin_[index_of(update.result)], s, update.alone});
   }
 
   /// Keeps everything that an asynchronous computation defines until it is done.
