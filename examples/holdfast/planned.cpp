@@ -7,6 +7,10 @@
 
 #include "holdfast/hlo/parser.hpp"
 #include "holdfast/hlo/proto_reader.hpp"
+#include "holdfast/passes/host_transfer_asyncifier.hpp"
+#include "holdfast/passes/memory_space_propagation.hpp"
+#include "holdfast/passes/placement_annotations.hpp"
+#include "holdfast/passes/verifier.hpp"
 #include "holdfast/plan/any_order_bound.hpp"
 #include "holdfast/plan/plan_offsets.hpp"
 #include "holdfast/plan/schedule_bfs.hpp"
@@ -23,6 +27,20 @@ namespace program {
 namespace {
 
 using namespace holdfast;
+
+/// Does to a module what comes before scheduling; one that has an order was compiled and has that
+/// behind it. Every pass is verified.
+Error prepare(Module& m) {
+  if (m.is_scheduled) return verify_module(m);
+  Error failure;
+  const auto run = [&](auto pass) {
+    if (failure.ok()) failure = run_verified(m, pass).error();
+  };
+  run(PlacementAnnotations<>{.keep_metadata = true});  // reports name operations
+  run(MemorySpacePropagation<>{});
+  run(HostTransferAsyncifier<>{});
+  return failure;
+}
 
 /// Looks at a node that a second of effort is worth, about, on a common machine.
 constexpr double looks_a_second = 2e8;
@@ -123,8 +141,10 @@ std::unique_ptr<Planned> plan_module(const Input& input, const Options& options,
   if (options.alignment > 0) how.assign.alignment = options.alignment;
   const bool given = p->module.is_scheduled;
   p->scheduler = !options.scheduler.empty() ? options.scheduler : given ? "as-given" : "best";
+  progress("passes");
+  Error e = prepare(p->module);
   progress("values");
-  Error e = p->analyze();
+  if (e.ok()) e = p->analyze();
   if (e.ok() && given && p->scheduler != "as-given") {
     e = p->plan(PlanOffsets{.stop = TimeLimit(options.effort)}, how);
     p->as_given_peak_bytes = p->summary.peak_bytes;

@@ -33,6 +33,18 @@ ENTRY e {
   ROOT d = f32[512] custom-call(c), custom_call_target="C"
 }
 """
+TRANSFERS = """HloModule transfers
+ENTRY e {
+  h = f32[64,64]{1,0:S(5)} parameter(0)
+  x = f32[64] parameter(1)
+  u = f32[1,64] reshape(x)
+  i = s32[] constant(3)
+  up = f32[64,64] copy(h)
+  s = f32[1,64] dynamic-slice(h, i, i), dynamic_slice_sizes={1,64}
+  a = f32[64,64] custom-call(up, s), custom_call_target="C"
+  ROOT d = f32[64,64]{1,0:S(5)} dynamic-update-slice(h, u, i, i), control-predecessors={a}
+}
+"""
 PLAN_KEYS = """module instructions computations scheduler argument_bytes output_bytes alias_bytes temp_bytes generated_code_bytes
 host_argument_bytes host_output_bytes host_alias_bytes host_temp_bytes peak_bytes live_peak_bytes lower_bound_bytes
 any_order_lower_bound_bytes as_given_peak_bytes heap_bytes proven_optimal floor_bytes recomputed offloaded added_seconds parse_seconds schedule_seconds plan_seconds buffers_at_peak""".split()
@@ -162,6 +174,22 @@ def runs():
         checks.check(f"run: {name} are carried out", status == 0 and j["verified"] and j["measured_peak_bytes"] == j["heap_bytes"], f"{status} {err}")
 
 
+def passes():
+    for scheduler in SCHEDULERS:
+        for streams in (1, 3):
+            status, j, err = figures("run", "-", "--scheduler", scheduler, "--streams", streams, "--effort", "0.2", data=TRANSFERS)
+            checks.check(f"passes: transfers begin and end, {scheduler}, streams {streams}: verified", status == 0 and j["verified"] and
+                         j["instructions"] == 8 + 3 + 4 + 5 and j["computations"] == 3, f"{status} {err} {j}")
+    given = figures("plan", "-", data=TRANSFERS.replace("HloModule transfers", "HloModule transfers, is_scheduled=true"))[1]
+    checks.check("passes: a program with an order stays as it is", given["instructions"] == 8 and given["computations"] == 1, str(given))
+    status, out, err = run("plan", "-", data=TRANSFERS.replace("{1,0:S(5)} parameter", "{1,0} parameter"))
+    checks.check("passes: an update of host memory whose base is elsewhere is exit 2, with its place", status == 2 and not out and
+                 err.startswith("-:10:8: ") and "base" in err, f"{status} {err}")
+    annotated = TINY.replace('target="C"', 'target="annotate_device_placement", frontend_attributes={_xla_buffer_placement="pinned_host"}', 1)
+    j, plain = figures("plan", "-", data=annotated)[1], figures("plan", "-", data=TINY)[1]
+    checks.check("passes: an annotation alone moves nothing", j["heap_bytes"] == plain["heap_bytes"] and j["peak_bytes"] == plain["peak_bytes"], str(j))
+
+
 def tables(folder):
     def rows(text):
         return list(csv.DictReader(text.splitlines()))
@@ -227,6 +255,7 @@ with checks.scratch() as name:
     schedulers()
     limits()
     runs()
+    passes()
     tables(scratch)
     kinds(scratch)
 checks.finish()
