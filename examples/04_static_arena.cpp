@@ -27,7 +27,7 @@ ENTRY perceptron {
   d = f32[16] add(c, a)
   ROOT y = f32[16] dot(w, d), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 })";
-constexpr std::size_t values = 7;
+constexpr std::size_t instructions = 7;
 
 /// What runs, in order: where operands are read and the result is written, in bytes of the arena.
 struct Operation {
@@ -36,7 +36,7 @@ struct Operation {
   Bytes result = 0;
 };
 struct Program {
-  std::array<Operation, values> operations = {};
+  std::array<Operation, instructions> operations = {};
   Bytes x = 0, w = 0, y = 0, arena = 0;
 };
 
@@ -44,7 +44,7 @@ struct Program {
 constexpr Program compile() {
   ModulePlan p(*parse_hlo_text(text));
   if (!p.analyze().ok() || !plan_lowest(p, PlanOffsets{}).ok()) return {};
-  std::array<Bytes, values> place = {};
+  std::array<Bytes, instructions> place = {};
   Program out{.arena = p.summary.heap_bytes};
   std::size_t k = 0;
   for (const InstructionId id : p.module.instructions_of(p.module.entry)) {
