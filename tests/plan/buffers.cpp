@@ -154,3 +154,14 @@ TEST_CASE("buffers: an asynchronous update whose base is read elsewhere has a pl
     CHECK(life.back().end == p.step_of("d") + 1);
   }
 }
+
+TEST_CASE("buffers: of two results of one kernel only one takes an operand's place, though one is dead at once") {
+  const Planned p(R"(HloModule m, is_scheduled=true
+two { q = f32[64] parameter(0)  n = f32[64] negate(q)  e = f32[64] exponential(q)  ROOT t = (f32[64], f32[64]) tuple(n, e) }
+ENTRY e {
+  p = f32[64] parameter(0)  a = f32[64] custom-call(p), custom_call_target="C"
+  f = (f32[64], f32[64]) fusion(a), kind=kLoop, calls=two  g = f32[64] get-tuple-element(f), index=1
+  ROOT z = f32[64] custom-call(g), custom_call_target="C"
+})");
+  CHECK_FALSE(p.same("f", "f", 1, 2));
+}

@@ -304,13 +304,16 @@ TEST_CASE(
     const char* file;
     double part;
     bool fits;
-  } table[] = {{"gpt2_train_adam/after.hlo.xz", 0.6, true},
-               {"gnn_train/after.hlo.xz", 0.6, true},
-               {"moe_train/after.hlo", 0.8, true},
-               {"gpu_moe_train/after.hlo", 0.8, true},
-               {"gpu_lstm_scan_train/after.hlo.xz", 0.8, true},
-               {"adam_many_tensors/after.hlo.xz", 0.8, false},
-               {"mlp_train_sgd/after.hlo", 0.6, false}};
+  } table[] = {
+      {"gpt2_train_adam/after.hlo.xz", 0.6, true},
+      {"gnn_train/after.hlo.xz", 0.6, true},
+      {"moe_train/after.hlo", 0.8, true},
+      {"gpu_moe_train/after.hlo", 0.8, true},
+      {"gpu_lstm_scan_train/after.hlo.xz", 0.8, true},
+      {"adam_many_tensors/after.hlo.xz", 0.8, false},
+      {"mlp_train_sgd/after.hlo", 0.6, false},
+      // A round that leads nowhere is taken back; two results of one clone, one of them dead.
+      {"gpu_spmd_moe_all_to_all/after.hlo", 0.7, false}};
   for (const auto& row : table) {
     const std::string path = testing::shared_path(std::string("data/hlo/") + row.file);
     if (path.empty()) return;
@@ -326,7 +329,9 @@ TEST_CASE(
     const Rematerialized r = limited(m, options);
     CAPTURE(row.file);
     CHECK(r.fits == row.fits);
-    CHECK((r.fits || r.floor > options.limit));
+    CHECK((r.fits || r.floor > options.limit || r.peak < given));
+    const Module again = parse(keep(testing::print(m)));
+    CHECK(plan(again, 64).peak_bytes == r.peak);
     if (testing::quick()) return;
   }
 }

@@ -233,6 +233,7 @@ class BufferSet {
     for (const Move& m : live_.moves_of(s))
       if (find(m.from) == from && find(m.to) == to) return true;
     if (s.kind != StepKind::execute || made.instruction != s.instruction) return false;
+    if (live_.places[index_of(early.last)].instruction == s.instruction) return false;  // another result is there already
     const std::span<const InstructionId> ops = m_.operands(m_[s.instruction]);
     bool found = false;
     rules_.for_each_pair(s.instruction, [&](std::uint32_t operand, std::uint32_t node, std::uint32_t out) {

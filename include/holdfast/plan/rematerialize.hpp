@@ -125,6 +125,7 @@ struct ModuleTables {
   std::vector<ComputationId> called_ids;
   std::vector<OperandAlias> operand_aliases;
   std::vector<Attribute> attributes;
+  ComputationId entry;
 
   explicit constexpr ModuleTables(const Module& m)
       : computations(m.computations),
@@ -135,13 +136,15 @@ struct ModuleTables {
         control_ids(m.control_ids),
         called_ids(m.called_ids),
         operand_aliases(m.operand_aliases),
-        attributes(m.attributes) {}
+        attributes(m.attributes),
+        entry(m.entry) {}
   constexpr void restore(Module& m) && {
     m.computations = std::move(computations), m.instructions = std::move(instructions);
     m.instruction_ids = std::move(instruction_ids), m.parameter_ids = std::move(parameter_ids);
     m.operand_ids = std::move(operand_ids), m.control_ids = std::move(control_ids);
     m.called_ids = std::move(called_ids), m.operand_aliases = std::move(operand_aliases);
     m.attributes = std::move(attributes);
+    m.entry = entry;
   }
 };
 
