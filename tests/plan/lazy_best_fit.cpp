@@ -94,10 +94,10 @@ TEST_CASE("lazy_best_fit: the smallest chunk that holds it is taken, the lowest 
 TEST_CASE("lazy_best_fit: alignment that leaves nothing of the last chunk makes a block wait") {
   LazyBestFit heap;
   REQUIRE(heap.allocate(0, 8).ok());
-  REQUIRE(heap.allocate(1, 4).ok());
+  REQUIRE(heap.allocate(1, 8).ok());
   REQUIRE(heap.release(0).ok());
   REQUIRE(heap.allocate(2, 8).ok());
-  REQUIRE(heap.release(1).ok());  // chunk [8, 12)
+  REQUIRE(heap.release(1).ok());  // chunk [8, 16)
   REQUIRE(heap.allocate(3, 8, 16).ok());
   CHECK(heap.offset(3) == LazyBestFit::waiting);
   REQUIRE(heap.release(3).ok());

@@ -171,7 +171,6 @@ class PlacedRanges {
       *at = Placed{range.begin, range.end, low, high};
       return;
     }
-    tell_below(n, first, width);
     nodes_[n].strips.add({low, high}, least_);
     put(2 * n, first, width / 2, range, low);
     put(2 * n + 1, first + width / 2, width / 2, range, low);
