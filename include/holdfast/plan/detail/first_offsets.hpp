@@ -46,9 +46,10 @@ constexpr Error first_offsets(const OffsetInput& in, std::uint32_t fills, std::u
     if (peak > in.lower_bound) {
       ValleyFill fill(in);
       keep(fill.run(fill_rules[0], 0, trial));
-      const std::uint32_t all = in.group_count() <= greedy_groups ? fill_rule_count + fills : good_rule_count;
-      const std::uint32_t passes = fills == 0 ? 1 : all;
-      for (std::uint32_t i = 1; i < passes && peak > in.lower_bound && !stop(); ++i)
+      // Long programs get all passes only where little is missing.
+      const std::uint32_t all = fills == 0 ? 1 : fill_rule_count + fills;
+      const auto few = [&] { return in.group_count() > greedy_groups && peak - in.lower_bound > in.lower_bound / 8192; };
+      for (std::uint32_t i = 1; i < (few() ? std::min(all, good_rule_count) : all) && peak > in.lower_bound && !stop(); ++i)
         keep(fill.run(fill_rules[i % fill_rule_count], i / fill_rule_count, trial));
     }
   }
