@@ -70,7 +70,7 @@ void each_index(const ArrayShape& shape, Visit visit) noexcept {
 
 // Whether the bytes in the layout are those of the row-major values, one after the other.
 constexpr bool is_plain(const ArrayShape& shape) noexcept { return shape.element_bits == 0 && shape.is_row_major(); }
-constexpr bool is_signed_integer(ElementType type) noexcept {
+constexpr bool is_narrow_signed(ElementType type) noexcept {
   return type == ElementType::s4 || type == ElementType::s2 || type == ElementType::s1;
 }
 
@@ -122,7 +122,7 @@ inline Error wrong_size(const char* what, Bytes wanted, std::size_t given) noexc
   if (values.empty()) return {};
   if (detail::is_plain(shape)) return std::memcpy(values.data(), device.data(), values.size()), Error{};
   const unsigned bits = shape.element_bits;
-  const bool is_signed = detail::is_signed_integer(shape.type);
+  const bool is_signed = detail::is_narrow_signed(shape.type);
   const auto width = static_cast<std::size_t>((bit_width(shape.type) + 7) / 8);
   std::byte* to = values.data();
   detail::each_index(shape, [&](std::span<const std::int64_t> index) noexcept {

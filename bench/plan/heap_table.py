@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints our heaps beside the better of XLA's two schedulers, for the modules that XLA gave one for, as a table.
 
-Usage: tests/peer/heap_table.py PROGRAM [EFFORT]   (no test: minutes; PROGRAM is build/examples/holdfast)
+Usage: bench/plan/heap_table.py PROGRAM [EFFORT]   (no test: minutes; PROGRAM is build/examples/holdfast)
 Columns: XLA's best heap in bytes; `best` and `search` over it; the bound for any order over it (- where it says nothing).
 """
 import json, lzma, math, os, pathlib, subprocess, sys
