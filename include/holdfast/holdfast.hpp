@@ -3,6 +3,8 @@
 // a test compares. Inside the library nothing includes it.
 #pragma once
 
+#include "holdfast/backend/host/host_pool.hpp"
+#include "holdfast/backend/host/page_source.hpp"
 #include "holdfast/backend/host/system_memory.hpp"
 #include "holdfast/backend/simulated/access_map.hpp"
 #include "holdfast/backend/simulated/device.hpp"

@@ -5,13 +5,15 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
+#include "holdfast/backend/host/host_pool.hpp"
 #include "holdfast/backend/host/system_memory.hpp"
 #include "holdfast/backend/simulated/race_checked.hpp"
 
 // What every memory backend promises. A source with its own set-up specialises `Make`; a new backend adds itself to the list.
-#define MEMORY_BACKENDS EmptyMemory, SystemMemory, SimulatedDevice, RaceCheckedDevice
+#define MEMORY_BACKENDS EmptyMemory, SystemMemory, HostPool, SimulatedDevice, RaceCheckedDevice
 
 using namespace holdfast;
 
@@ -19,6 +21,11 @@ namespace {
 template <class B>
 struct Make {
   B backend() { return B{}; }
+};
+template <>
+struct Make<HostPool> {
+  HostHeap heap = std::move(*HostHeap::make());
+  HostPool backend() { return heap.pool(); }
 };
 template <class Watch>
 struct Make<BasicSimulatedDevice<Watch>> {

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "holdfast/backend/host/detail/page_region.hpp"
+#include "holdfast/backend/host/detail/thread_cache.hpp"
+#include "holdfast/backend/host/page_source.hpp"
+#include "holdfast/core/result.hpp"
+
+namespace holdfast::detail {
+
+struct PoolLimits {
+  std::uint64_t limit_pages, region_bytes;
+  std::uint32_t cache_pages;
+  bool huge_pages;
+};
+
+/// Runs of pages: the regions, freed runs kept for their size, and how much may be reserved.
+///
+/// Where no warm run fits, everything kept is joined first; then what is reserved is held to the peak in use and a little more, by
+/// giving back what lies idle elsewhere. Threads: one at a time, except `region_of`.
+template <page_source Source>
+class PagePool {
+ public:
+  PagePool(Source source, PoolLimits limits) noexcept : source_(source), limits_(limits) {}
+
+  [[nodiscard]] PageRegion* regions() const noexcept { return first_.load(std::memory_order_acquire); }
+  [[nodiscard]] PageRegion* region_of(const std::byte* p) const noexcept {
+    PageRegion* r = regions();
+    while (r != nullptr && !r->holds(p)) r = r->next;
+    return r;
+  }
+  [[nodiscard]] Source& source() noexcept { return source_; }
+  [[nodiscard]] const PoolLimits& limits() const noexcept { return limits_; }
+  [[nodiscard]] std::uint64_t reserved() const noexcept { return reserved_; }
+  [[nodiscard]] std::uint64_t peak_reserved() const noexcept { return peak_reserved_; }
+
+  /// Gives a run of `n` pages; null, and why, when there is none.
+  [[nodiscard]] std::byte* take(ThreadCache* own, std::uint32_t n, std::uint64_t alignment, Errc& why) noexcept {
+    if (alignment <= page_bytes)
+      if (BlockStack<255>& kept = pages_[page_stack_of(n)]; kept.key == n && kept.count != 0) {
+        cached_ -= n;
+        refill(own, kept);
+        return kept.pop();
+      }
+    PageFit fit;
+    PageRegion* r = find(n, alignment, fit);
+    if (r == nullptr || fit.fresh != 0) {
+      if (flush(own)) r = find(n, alignment, fit);
+      if (r == nullptr && (add_region(n, alignment) == nullptr || (r = find(n, alignment, fit)) == nullptr)) return nullptr;
+      if (fit.fresh != 0) {
+        if (allocated_ + n > peak_) peak_ = allocated_ + n;
+        const std::uint64_t mark = peak_ + peak_ / 16 + 64, most = mark < limits_.limit_pages ? mark : limits_.limit_pages;
+        if (reserved_ + fit.fresh > most) {
+          purge(reserved_ + fit.fresh - most, r, fit.span, fit.first + n);
+          careful_ = careful_frees;
+        }
+        if (reserved_ + fit.fresh > limits_.limit_pages) {
+          purge(reserved_);
+          r = find(n, alignment, fit);
+          if (reserved_ + fit.fresh > limits_.limit_pages) {
+            why = Errc::over_budget;
+            return nullptr;
+          }
+        }
+        reserved_ += fit.fresh;
+        if (reserved_ > peak_reserved_) peak_reserved_ = reserved_;
+      }
+    }
+    allocated_ += n;
+    return r->take(fit, n);
+  }
+  /// Takes a run back, into the thread's cache where it has room.
+  void give(ThreadCache* own, std::uint32_t n, std::byte* p) noexcept {
+    if (careful_ != 0) --careful_;
+    if (own == nullptr) return keep(p, n);
+    own->page_limit = careful_ != 0 ? 0 : limits_.cache_pages;
+    if (own->cached_pages + std::uint64_t{n} > own->page_limit) return keep(p, n);
+    auto& bin = own->pages[page_stack_of(n)];
+    if (bin.key != n || bin.full()) {
+      const std::uint32_t out = bin.key != n ? bin.count : page_batch;
+      for (std::uint32_t i = 0; i < out; ++i) keep(bin.slot[i], bin.key);  // the oldest
+      for (std::uint32_t i = out; i < bin.count; ++i) bin.slot[i - out] = bin.slot[i];
+      own->cached_pages -= out * bin.key;
+      bin.count -= out;
+      bin.key = n;
+    }
+    bin.push(p);
+    own->cached_pages += n;
+  }
+  /// Takes a run back, kept for its size while there is room.
+  void keep(std::byte* p, std::uint32_t n) noexcept {
+    auto& kept = pages_[page_stack_of(n)];
+    if (kept.count == 0) kept.key = n;
+    if (kept.key != n || kept.full() || careful_ != 0) return join(p, n);
+    kept.push(p);
+    cached_ += n;
+  }
+  /// Takes a run back and joins it.
+  void join(std::byte* p, std::uint32_t n) noexcept {
+    PageRegion* r = region_of(p);
+    HOLDFAST_ASSERT(r != nullptr);  // not a block of this pool
+    allocated_ -= n;
+    r->give(p, n);
+  }
+  /// Joins everything that is kept here and by the thread; tells whether there was any.
+  bool flush(ThreadCache* own) noexcept {
+    bool any = false;
+    const auto join_all = [&](auto& stacks, auto& cached) {
+      if (cached == 0) return;
+      any = true;
+      for (auto& s : stacks)
+        while (s.count != 0) join(s.pop(), s.key);
+      cached = 0;
+    };
+    join_all(pages_, cached_);
+    if (own != nullptr) join_all(own->pages, own->cached_pages);
+    return any;
+  }
+
+  /// Gives at least `need` pages of free runs back, or all; spares what the run at `span` has before `fit_end`.
+  std::uint64_t purge(std::uint64_t need, PageRegion* spared = nullptr, std::uint32_t span = no_page, std::uint32_t fit_end = 0) noexcept {
+    std::uint64_t done = 0;
+    for (PageRegion* r = regions(); r != nullptr && done < need; r = r->next)
+      done += r->purge(source_, static_cast<std::uint32_t>(need - done), r == spared ? span : no_page, fit_end);
+    reserved_ -= done;
+    return done;
+  }
+
+  /// Releases all address space.
+  void close() noexcept {
+    for (PageRegion* r = first_.exchange(nullptr, std::memory_order_relaxed); r != nullptr;) {
+      PageRegion* next = r->next;
+      source_.release(r->data(), static_cast<Bytes>(r->size()));
+      r = next;
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t page_batch = 8, careful_frees = 1u << 16;
+
+  PageRegion* find(std::uint32_t n, std::uint64_t alignment, PageFit& fit) const noexcept {
+    PageRegion* best = nullptr;
+    for (PageRegion* r = regions(); r != nullptr; r = r->next) {
+      const PageFit f = r->find(n, alignment);
+      if (f.found() && (best == nullptr || f.fresh < fit.fresh)) best = r, fit = f;
+    }
+    return best;
+  }
+  // A large reservation first; half as much as long as it is refused, at last just enough.
+  PageRegion* add_region(std::uint32_t n, std::uint64_t alignment) noexcept {
+    const std::uint64_t least = (PageRegion::bytes_for(n, alignment) + page_bytes - 1) & ~(page_bytes - 1);
+    if (least == 0) return nullptr;
+    for (std::uint64_t size = limits_.region_bytes > least ? limits_.region_bytes : least;; size = size / 2 > least ? size / 2 : least) {
+      size = (size + page_bytes - 1) & ~(page_bytes - 1);
+      if (std::byte* p = source_.reserve(static_cast<Bytes>(size)); p != nullptr) {
+        PageRegion* r = PageRegion::make(p, size);
+        if (limits_.huge_pages) source_.advise_huge(p, static_cast<Bytes>(size));
+        r->next = regions();
+        first_.store(r, std::memory_order_release);
+        return r;
+      }
+      if (size == least) return nullptr;
+    }
+  }
+  // Moves a few more to the thread, whose own are used up, and leaves one.
+  void refill(ThreadCache* own, BlockStack<255>& kept) noexcept {
+    if (own == nullptr) return;
+    auto& bin = own->pages[page_stack_of(kept.key)];
+    if (bin.count != 0) return;
+    bin.key = kept.key;
+    while (kept.count > 1 && bin.count < page_batch && own->cached_pages + std::uint64_t{kept.key} <= own->page_limit) {
+      bin.push(kept.pop());
+      own->cached_pages += kept.key;
+      cached_ -= kept.key;
+    }
+  }
+
+  HOLDFAST_NO_UNIQUE_ADDRESS Source source_;
+  const PoolLimits limits_;
+  std::atomic<PageRegion*> first_{nullptr};
+  // In pages. `allocated_` counts runs cut from regions, those kept in stacks too; `peak_` is its highest with nothing kept.
+  std::uint64_t reserved_ = 0, peak_reserved_ = 0, allocated_ = 0, cached_ = 0, peak_ = 0;
+  std::uint32_t careful_ = 0;  // runs to join at once when freed, because keeping them for their size has cost new memory
+  BlockStack<255> pages_[page_stacks];  // zero in a fresh reservation
+};
+
+}  // namespace holdfast::detail

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+#include "holdfast/backend/host/detail/slab.hpp"
+#include "holdfast/core/config.hpp"
+#include "holdfast/core/units.hpp"
+
+namespace holdfast::detail {
+
+/// A run of free pages that a region could give, and what that would cost.
+struct PageFit {
+  std::uint32_t span = no_page;   ///< the free run it is cut from
+  std::uint32_t first = no_page;  ///< where the aligned run of pages begins
+  std::uint32_t fresh = 0;        ///< pages of it that the system does not back yet
+  [[nodiscard]] bool found() const noexcept { return first != no_page; }
+};
+
+/// One reservation of address space, cut into runs of pages: best fit over binned free runs, joined as they come back.
+///
+/// A page is warm from when it is first given until it is purged. Its tables lie before its pages in the same reservation, which is
+/// zeroed and untouched, so that a large one costs only what is used of it. Threads: one at a time, except `holds` and `is_slab`.
+class PageRegion {
+ public:
+  /// Bytes of tables for so many pages, in whole pages.
+  [[nodiscard]] static constexpr std::uint64_t table_bytes(std::uint64_t pages) noexcept {
+    const std::uint64_t n = sizeof(PageRegion) + pages * sizeof(Page) + (pages / slab_pages + 1) * sizeof(Slab) + pages / 8 + 64;
+    return (n + page_bytes - 1) & ~(page_bytes - 1);
+  }
+
+  /// Lays a region over a zeroed reservation of `size` bytes; its pages begin on a multiple of `base_alignment`.
+  static PageRegion* make(std::byte* data, std::uint64_t size) noexcept {
+    std::uint64_t pages = size / page_bytes;
+    pages -= table_bytes(pages) / page_bytes;
+    const auto begin = reinterpret_cast<std::uintptr_t>(data);
+    std::uintptr_t base = (begin + table_bytes(pages) + base_alignment - 1) & ~(base_alignment - 1);
+    pages = (begin + size - base) / page_bytes & ~std::uint64_t{slab_pages - 1};
+    return ::new (static_cast<void*>(data)) PageRegion(data, size, data + (base - begin), static_cast<std::uint32_t>(pages));
+  }
+  /// Bytes of a reservation that surely holds a run of `pages` pages aligned to `alignment` bytes; 0: too many.
+  [[nodiscard]] static constexpr std::uint64_t bytes_for(std::uint64_t pages, std::uint64_t alignment) noexcept {
+    if (pages > max_pages || alignment > max_pages * page_bytes) return 0;
+    pages += alignment / page_bytes + slab_pages + 1;
+    return pages > max_pages ? 0 : pages * page_bytes + table_bytes(pages) + base_alignment;
+  }
+
+  PageRegion* next = nullptr;
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  [[nodiscard]] std::uint32_t warm_free() const noexcept { return warm_free_; }
+  [[nodiscard]] bool holds(const std::byte* p) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(base_) < std::uint64_t{pages_} * page_bytes;
+  }
+  [[nodiscard]] std::uint32_t index(const std::byte* p) const noexcept { return static_cast<std::uint32_t>((p - base_) >> page_shift); }
+  [[nodiscard]] std::byte* address(std::uint32_t page) const noexcept { return base_ + (std::uint64_t{page} << page_shift); }
+  [[nodiscard]] bool is_slab(const std::byte* p) const noexcept { return page_[index(p)].slab != 0; }
+  [[nodiscard]] Slab& slab(const std::byte* p) noexcept { return slab_[index(p) / slab_pages]; }
+  /// The first byte of a slab.
+  [[nodiscard]] std::byte* slab_data(const Slab& s) const noexcept {
+    return address(static_cast<std::uint32_t>(&s - slab_) * slab_pages);
+  }
+  void mark_slab(const std::byte* p, bool on) noexcept {
+    for (std::uint32_t i = index(p), end = i + slab_pages; i < end; ++i) page_[i].slab = on;
+  }
+  /// Pages of the run in use that begins at `p`; 0: none does.
+  [[nodiscard]] std::uint32_t length_at(const std::byte* p) const noexcept {
+    const std::uint32_t n = page_[index(p)].length;
+    return (n & free_bit) != 0 ? 0 : n;
+  }
+
+  /// Finds the shortest free run for `n` pages at an alignment, the lowest among equals. Cost: bounded by the bins.
+  [[nodiscard]] PageFit find(std::uint32_t n, std::uint64_t alignment) const noexcept {
+    for (std::uint32_t bin = next_bin(bin_of(n)); bin < bins; bin = next_bin(bin + 1)) {
+      PageFit best;
+      std::uint32_t length = no_page, looked = 0;
+      for (std::uint32_t i = head_[bin] - 1; i != no_page && looked < 64; i = page_[i].next, ++looked) {
+        const std::uint32_t have = page_[i].length & ~free_bit;
+        const std::uint64_t place = reinterpret_cast<std::uintptr_t>(address(i));
+        const std::uint64_t pad = (((place + alignment - 1) & ~(alignment - 1)) - place) >> page_shift;
+        if (pad + n > have || have > length || (have == length && i > best.span)) continue;
+        best = {i, i + static_cast<std::uint32_t>(pad), 0};
+        length = have;
+      }
+      if (!best.found()) continue;
+      const Page& s = page_[best.span];
+      best.fresh = s.warm == length ? 0 : s.warm == 0 ? n : n - count_warm(best.first, n);
+      return best;
+    }
+    return {};
+  }
+
+  /// Cuts the found run out; all of it is warm from now on.
+  std::byte* take(PageFit fit, std::uint32_t n) noexcept {
+    const std::uint32_t all = page_[fit.span].length & ~free_bit, warm = page_[fit.span].warm;
+    const std::uint32_t before = fit.first - fit.span, after = all - before - n;
+    const std::uint32_t warm_before = warm == all ? before : warm == 0 ? 0 : count_warm(fit.span, before);
+    remove(fit.span);
+    if (fit.fresh != 0) set_warm(fit.first, n, true);
+    if (before != 0) insert(fit.span, before, warm_before);
+    if (after != 0) insert(fit.first + n, after, warm - warm_before - (n - fit.fresh));
+    set_run(fit.first, n, 0);
+    return address(fit.first);
+  }
+
+  /// Takes a run back and joins it with its free neighbours.
+  void give(const std::byte* p, std::uint32_t n) noexcept {
+    std::uint32_t first = index(p), warm = n;
+    HOLDFAST_ASSERT(page_[first].length == n);  // a double free, or a block that is not the pool's
+    if (const std::uint32_t after = first + n; after < pages_ && (page_[after].length & free_bit) != 0) {
+      n += page_[after].length & ~free_bit;
+      warm += page_[after].warm;
+      remove(after);
+    }
+    if (first > 0 && (page_[first - 1].start & free_bit) != 0) {
+      const std::uint32_t before = page_[first - 1].start & ~free_bit;
+      warm += page_[before].warm;
+      n += first - before;
+      first = before;
+      remove(before);
+    }
+    insert(first, n, warm);
+  }
+
+  /// Gives the pages of warm free runs back to the system, longest first, until `need` are given, sparing what is before `fit_end`
+  /// in the run at `spare`.
+  template <class Source>
+  std::uint32_t purge(Source& source, std::uint32_t need, std::uint32_t spare, std::uint32_t fit_end) noexcept {
+    std::uint32_t done = 0;
+    for (std::uint32_t bin = bins; bin-- > 0 && done < need;) {
+      for (std::uint32_t i = head_[bin] - 1; i != no_page && done < need; i = page_[i].next) {
+        Page& s = page_[i];
+        const std::uint32_t first = i == spare ? fit_end : i;
+        std::uint32_t end = i + (s.length & ~free_bit);
+        if (end > warm_end_) end = warm_end_;  // no page behind was ever warm
+        if (s.warm == 0 || first >= end) continue;
+        const std::uint32_t warm = i == spare ? count_warm(first, end - first) : s.warm;
+        if (!source.purge(address(first), static_cast<Bytes>(std::uint64_t{end - first} * page_bytes))) continue;
+        set_warm(first, end - first, false);
+        done += warm;
+        warm_free_ -= warm;
+        s.warm -= warm;
+      }
+    }
+    return done;
+  }
+
+  /// Calls `visit(address, pages, free)` for every run, in address order.
+  template <class Visit>
+  void visit(Visit&& visit_run) const noexcept {
+    for (std::uint32_t i = 0; i < pages_;) {
+      const std::uint32_t n = page_[i].length & ~free_bit;
+      visit_run(address(i), n, (page_[i].length & free_bit) != 0);
+      i += n;
+    }
+  }
+  /// The longest run of warm free pages. Cost: the free runs and the warm pages among them.
+  [[nodiscard]] std::uint32_t largest_warm() const noexcept {
+    std::uint32_t best = 0;
+    for (std::uint32_t bin = next_bin(0); bin < bins; bin = next_bin(bin + 1))
+      for (std::uint32_t i = head_[bin] - 1; i != no_page; i = page_[i].next) {
+        if (page_[i].warm <= best) continue;
+        std::uint32_t run = 0, end = i + (page_[i].length & ~free_bit);
+        for (std::uint32_t p = i; p < end && p < warm_end_; ++p) {
+          run = (warm_[p / 64] >> (p % 64) & 1) != 0 ? run + 1 : 0;
+          if (run > best) best = run;
+        }
+      }
+    return best;
+  }
+
+ private:
+  struct Page {
+    std::uint32_t length;  // of a run's first page: its pages, and whether they are free
+    std::uint32_t start;   // of a run's last page: its first page, and whether they are free
+    std::uint32_t next, prev, warm;
+    std::uint32_t slab;
+  };
+  static constexpr std::uint32_t free_bit = 0x8000'0000, max_pages = 1u << 30, bins = 32 + 26 * 16;
+  static constexpr std::uintptr_t base_alignment = 2u << 20;
+
+  PageRegion(std::byte* data, std::uint64_t size, std::byte* base, std::uint32_t pages) noexcept
+      : data_(data), base_(base), size_(size), pages_(pages) {
+    page_ = reinterpret_cast<Page*>(data + (sizeof(PageRegion) + 63) / 64 * 64);
+    slab_ = reinterpret_cast<Slab*>(page_ + pages);
+    warm_ = reinterpret_cast<std::uint64_t*>(slab_ + pages / slab_pages + 1);
+    insert(0, pages, 0);
+  }
+
+  // Exact below 32 pages, then 16 bins a power of two.
+  [[nodiscard]] static constexpr std::uint32_t bin_of(std::uint32_t n) noexcept {
+    if (n < 32) return n;
+    const auto log = static_cast<std::uint32_t>(std::bit_width(n) - 1);
+    return 32 + (log - 5) * 16 + ((n >> (log - 4)) & 15);
+  }
+  [[nodiscard]] std::uint32_t next_bin(std::uint32_t bin) const noexcept {
+    for (std::uint32_t word = bin / 64; word < bins / 64; ++word, bin = word * 64)
+      if (const std::uint64_t bits = full_[word] >> (bin % 64); bits != 0) return bin + static_cast<std::uint32_t>(std::countr_zero(bits));
+    return bins;
+  }
+  void set_run(std::uint32_t first, std::uint32_t n, std::uint32_t bit) noexcept {
+    page_[first].length = n | bit;
+    page_[first + n - 1].start = first | bit;
+  }
+  void insert(std::uint32_t i, std::uint32_t n, std::uint32_t warm) noexcept {
+    const std::uint32_t bin = bin_of(n);
+    set_run(i, n, free_bit);
+    page_[i].warm = warm;
+    warm_free_ += warm;
+    page_[i].prev = no_page;
+    page_[i].next = head_[bin] - 1;
+    if (head_[bin] != 0) page_[head_[bin] - 1].prev = i;
+    head_[bin] = i + 1;
+    full_[bin / 64] |= std::uint64_t{1} << (bin % 64);
+  }
+  void remove(std::uint32_t i) noexcept {
+    const Page& s = page_[i];
+    const std::uint32_t bin = bin_of(s.length & ~free_bit);
+    warm_free_ -= s.warm;
+    if (s.next != no_page) page_[s.next].prev = s.prev;
+    if (s.prev != no_page)
+      page_[s.prev].next = s.next;
+    else if ((head_[bin] = s.next + 1) == 0)
+      full_[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
+  }
+
+  // Calls `f(word, mask)` for the words of the warm map over a run.
+  template <class F>
+  void words(std::uint32_t first, std::uint32_t n, F&& f) const noexcept {
+    for (std::uint32_t i = first, end = first + n; i < end;) {
+      const std::uint32_t bit = i % 64, left = end - i, here = left < 64 - bit ? left : 64 - bit;
+      f(warm_[i / 64], (here == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << here) - 1) << bit);
+      i += here;
+    }
+  }
+  [[nodiscard]] std::uint32_t count_warm(std::uint32_t first, std::uint32_t n) const noexcept {
+    if (first >= warm_end_) return 0;
+    int count = 0;
+    words(first, n < warm_end_ - first ? n : warm_end_ - first,
+          [&](std::uint64_t word, std::uint64_t mask) { count += std::popcount(word & mask); });
+    return static_cast<std::uint32_t>(count);
+  }
+  void set_warm(std::uint32_t first, std::uint32_t n, bool on) noexcept {
+    if (on && first + n > warm_end_) warm_end_ = first + n;
+    words(first, n, [&](std::uint64_t& word, std::uint64_t mask) { word = on ? word | mask : word & ~mask; });
+  }
+
+  std::byte* data_;
+  std::byte* base_;
+  Page* page_;
+  Slab* slab_;
+  std::uint64_t* warm_;
+  std::uint64_t size_;
+  std::uint32_t pages_, warm_end_ = 0, warm_free_ = 0;
+  std::uint32_t head_[bins] = {};  // first run of a bin, counted from 1
+  std::uint64_t full_[bins / 64] = {};
+};
+
+}  // namespace holdfast::detail

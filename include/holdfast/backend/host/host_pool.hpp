@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "holdfast/backend/host/detail/heap_core.hpp"
+#include "holdfast/backend/host/page_source.hpp"
+#include "holdfast/concepts/memory_backend.hpp"
+
+namespace holdfast {
+
+/// How a host pool behaves; the defaults suit an engine's tensors.
+struct HostPoolOptions {
+  Bytes limit = max_bytes;            ///< reserved bytes never pass it
+  Bytes cache_limit = Bytes{64} << 20;  ///< bytes of whole pages that each thread may keep for itself
+  Bytes region_size = Bytes{16} << 30;  ///< address space reserved at a time; costs nothing until it is used
+  bool huge_pages = false;            ///< asks the system to back the pool by huge pages
+};
+
+/// What a host pool has and had; all in bytes.
+struct HostPoolStatistics {
+  Bytes reserved = 0;       ///< backed by the system, or about to be at the first touch
+  Bytes peak_reserved = 0;
+  Bytes live = 0;           ///< asked for by blocks now out
+  Bytes free = 0;           ///< of `reserved`, in free runs of pages; what threads and slabs keep is not in it
+  Bytes largest_free = 0;   ///< the longest run of it
+  Bytes address_space = 0;  ///< reserved addresses, most of them never used
+
+  /// The share of the free bytes that the longest run has not; 0 when nothing is free. Units: 0 to 1.
+  [[nodiscard]] double fragmentation() const noexcept {
+    return free == 0 ? 0.0 : 1.0 - static_cast<double>(largest_free) / static_cast<double>(free);
+  }
+};
+
+template <page_source Source>
+class BasicHostHeap;
+
+/// The general pool of host memory: blocks of any size, fast from the thread's own cache, returned on any thread.
+///
+/// A handle to a `BasicHostHeap`, which outlives it and every block. A block has alignment 64 at least; up to 2 KiB it is of a
+/// class that wastes less than 64 bytes below 1 KiB and 128 above; a larger one takes whole pages. Freed blocks are kept for their
+/// size as long as that needs no new memory; then they are joined, and idle pages go back to the system so that what is reserved
+/// stays within 1/16 of the peak in use, plus 256 KiB. Threads: any.
+template <page_source Source>
+class BasicHostPool {
+ public:
+  static constexpr MemorySpace space = MemorySpace::host;
+
+  /// Gives uninitialised memory. Errors: invalid_argument (negative size), out_of_memory, over_budget (the limit).
+  /// Cost: without an atomic read-modify-write from the thread's cache, else one lock and, seldom, system calls.
+  [[nodiscard]] Result<Block> allocate(Bytes size, Alignment alignment) noexcept {
+    detail::ThreadCache* own = core_->cache();
+    const std::uint64_t before = static_cast<std::uint64_t>(size) - 1;  // 0 and negative sizes are large
+    if (own != nullptr) [[likely]] {
+      if (before < detail::small_limit) {
+        if (auto& bin = own->small[detail::class_of(before + 1)]; bin.count != 0 && alignment.value() <= 64) {
+          own->add_live(size);
+          return Block{bin.pop(), size};
+        }
+      } else if (before < largest_cached && alignment.value() <= page) {
+        const std::uint32_t pages = static_cast<std::uint32_t>(before >> detail::page_shift) + 1;
+        if (auto& bin = own->pages[detail::page_stack_of(pages)]; bin.key == pages && bin.count != 0) {
+          own->cached_pages -= pages;
+          own->add_live(size);
+          return Block{bin.pop(), size};
+        }
+      }
+    }
+    return core_->allocate(own, size, alignment.value());
+  }
+
+  /// Takes back a block that `allocate` gave, on any thread; the empty block is none.
+  void deallocate(Block block) noexcept {
+    detail::ThreadCache* own = core_->cache();
+    const std::uint64_t before = static_cast<std::uint64_t>(block.size) - 1;
+    if (own != nullptr) [[likely]] {
+      // A small block on a page boundary may be one whose alignment took it a page for itself.
+      if (before < detail::small_limit && (reinterpret_cast<std::uintptr_t>(block.data) % page != 0 || core_->is_slab(block.data))) {
+        if (auto& bin = own->small[detail::class_of(before + 1)]; !bin.full()) {
+          bin.push(block.data);
+          return own->add_live(-block.size);
+        }
+      } else if (before < largest_cached) {
+        const std::uint32_t pages = static_cast<std::uint32_t>(before >> detail::page_shift) + 1;
+        if (auto& bin = own->pages[detail::page_stack_of(pages)];
+            bin.key == pages && !bin.full() && own->cached_pages + pages <= own->page_limit) {
+          bin.push(block.data);
+          own->cached_pages += pages;
+          return own->add_live(-block.size);
+        }
+      }
+    }
+    core_->deallocate(own, block);
+  }
+
+  /// Gives free memory back to the system until at most `keep` bytes are reserved or none is free; returns the bytes given.
+  ///
+  /// What other threads keep in their caches stays. Cost: linear in the free runs, and system calls.
+  Bytes trim(Bytes keep) noexcept { return core_->trim(keep); }
+
+  /// The longest run of free pages that the system already backs. Cost: linear in the free runs.
+  [[nodiscard]] Bytes largest_free() noexcept { return statistics().largest_free; }
+  /// What the pool has and had. Cost: linear in the free runs and the threads.
+  [[nodiscard]] HostPoolStatistics statistics() noexcept {
+    const auto f = core_->figures();
+    return {bytes(f.reserved), bytes(f.peak_reserved), f.live, bytes(f.free), bytes(f.largest_free),
+            static_cast<Bytes>(f.address_space)};
+  }
+  /// Calls `visitor(Block, bool free)` for every run of pages, in use, kept or free, by address; it must not use the pool.
+  template <class Visitor>
+  void visit_blocks(Visitor visitor) noexcept {
+    core_->visit([&](std::byte* data, std::uint64_t pages, bool free) { visitor(Block{data, bytes(pages)}, free); });
+  }
+
+  friend bool operator==(const BasicHostPool&, const BasicHostPool&) noexcept = default;
+
+ private:
+  friend class BasicHostHeap<Source>;
+  using Core = detail::HeapCore<Source>;
+  static constexpr Bytes page = detail::page_bytes;
+  static constexpr std::uint64_t largest_cached = std::uint64_t{1} << 40;
+
+  explicit BasicHostPool(Core* core) noexcept : core_(core) {}
+  [[nodiscard]] static Bytes bytes(std::uint64_t pages) noexcept { return static_cast<Bytes>(pages * detail::page_bytes); }
+
+  Core* core_;
+};
+
+/// What host pool handles refer to: owns the address space and gives it back when it dies.
+///
+/// It outlives every use of its handles, but not the threads that used it. Threads: handles on any; made, moved and destroyed by one.
+template <page_source Source>
+class BasicHostHeap {
+ public:
+  using Pool = BasicHostPool<Source>;
+
+  /// Makes a pool; no address space for blocks is reserved before the first is asked for.
+  /// Errors: invalid_argument (an option is negative or zero), out_of_memory.
+  [[nodiscard]] static Result<BasicHostHeap> make(HostPoolOptions options = {}, Source source = {}) noexcept {
+    if (options.limit <= 0 || options.cache_limit < 0 || options.region_size <= 0)
+      return make_error(Errc::invalid_argument, "a host pool's limit and region size are positive");
+    constexpr Bytes most = Bytes{1} << 42;
+    const auto pages = [](Bytes n) { return static_cast<std::uint64_t>(n) >> detail::page_shift; };
+    const Bytes cache = options.cache_limit < most ? options.cache_limit : most;
+    const Bytes region = options.region_size < most ? options.region_size : most;
+    auto* core = Pool::Core::make(source, {pages(options.limit), static_cast<std::uint64_t>(region),
+                                           static_cast<std::uint32_t>(pages(cache)), options.huge_pages});
+    if (core == nullptr) return make_error(Errc::out_of_memory, "Out of memory making a host pool");
+    return BasicHostHeap(core);
+  }
+  BasicHostHeap(BasicHostHeap&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+  BasicHostHeap& operator=(BasicHostHeap&& other) noexcept {
+    std::swap(core_, other.core_);
+    return *this;
+  }
+  ~BasicHostHeap() {
+    if (core_ != nullptr) core_->close();
+  }
+
+  /// A handle to it.
+  [[nodiscard]] Pool pool() const noexcept { return Pool(core_); }
+
+ private:
+  explicit BasicHostHeap(typename Pool::Core* core) noexcept : core_(core) {}
+  typename Pool::Core* core_;
+};
+
+/// The host pool over the system's memory: the default backend.
+using HostPool = BasicHostPool<SystemPages>;
+/// What owns a `HostPool`'s memory.
+using HostHeap = BasicHostHeap<SystemPages>;
+static_assert(memory_backend<HostPool> && inspectable_backend<HostPool> && sizeof(HostPool) == sizeof(void*));
+
+}  // namespace holdfast

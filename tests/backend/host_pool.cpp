@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "holdfast/backend/host/host_pool.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "support/counted_pages.hpp"
+#include "support/death.hpp"
+#include "support/shared.hpp"
+
+using namespace holdfast;
+using namespace holdfast::literals;
+using namespace holdfast::testing;
+
+namespace {
+using CountedHeap = BasicHostHeap<CountedPages>;
+
+std::uintptr_t number(const Block& b) { return reinterpret_cast<std::uintptr_t>(b.data); }
+
+// The runs tile the region and no two free ones touch; the bytes of those in use or kept.
+template <class Pool>
+Bytes check_runs(Pool pool) {
+  std::byte* end = nullptr;
+  bool was_free = false;
+  Bytes used = 0;
+  pool.visit_blocks([&](Block run, bool free) {
+    if (run.data == end) CHECK(!(was_free && free));
+    if (!free) used += run.size;
+    end = run.data + run.size;
+    was_free = free;
+  });
+  return used;
+}
+}  // namespace
+
+TEST_CASE("host_pool: every size and alignment gives an aligned block of its own, whose bytes stay until it is freed") {
+  HostHeap heap = std::move(*HostHeap::make());
+  HostPool pool = heap.pool();
+  std::mt19937_64 random(1);
+  struct Live {
+    Block block;
+    unsigned char value;
+  };
+  std::vector<Live> live;
+  const auto whole = [](const Live& x) {
+    return std::all_of(x.block.data, x.block.data + x.block.size, [&](std::byte b) { return b == std::byte{x.value}; });
+  };
+  Bytes bytes = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    if (live.size() > 200 || (!live.empty() && random() % 5 < 2)) {
+      std::swap(live[random() % live.size()], live.back());
+      CHECK(whole(live.back()));
+      bytes -= live.back().block.size;
+      pool.deallocate(live.back().block);
+      live.pop_back();
+      continue;
+    }
+    const Bytes size = 1 + static_cast<Bytes>(random() % (Bytes{1} << (1 + random() % 17)));
+    const Bytes alignment = Bytes{1} << (random() % 4 == 0 ? random() % 15 : random() % 7);
+    const Result<Block> b = pool.allocate(size, Alignment(alignment));
+    REQUIRE(b.ok());
+    CHECK(b->size == size);
+    CHECK(number(*b) % static_cast<std::uintptr_t>(alignment) == 0);
+    live.push_back({*b, static_cast<unsigned char>(i)});
+    std::memset(b->data, i & 255, static_cast<std::size_t>(size));
+    bytes += size;
+    if (i % 1000 == 0) CHECK(check_runs(pool) >= bytes);
+  }
+  CHECK(pool.statistics().live == bytes);
+  for (const Live& x : live) {
+    CHECK(whole(x));
+    pool.deallocate(x.block);
+  }
+  CHECK(pool.statistics().live == 0);
+  pool.trim(0);
+  CHECK(check_runs(pool) == 0);  // everything was joined
+  CHECK(pool.statistics().reserved == 0);
+}
+
+TEST_CASE("host_pool: alignments above a page are honoured, up to 1 GiB") {
+  HostHeap heap = std::move(*HostHeap::make());
+  HostPool pool = heap.pool();
+  for (Bytes alignment = 1; alignment <= 1_GiB; alignment *= 2)
+    for (const Bytes size : {Bytes{1}, Bytes{100}, Bytes{2048}, Bytes{2049}, 1_MiB}) {
+      const Result<Block> a = pool.allocate(size, Alignment(alignment)), b = pool.allocate(size, Alignment(alignment));
+      REQUIRE((a.ok() && b.ok()));
+      CHECK(number(*a) % static_cast<std::uintptr_t>(alignment) == 0);
+      CHECK(number(*b) % static_cast<std::uintptr_t>(alignment) == 0);
+      CHECK((a->data + size <= b->data || b->data + size <= a->data));
+      pool.deallocate(*a);
+      pool.deallocate(*b);
+    }
+  pool.trim(0);
+  CHECK(check_runs(pool) == 0);
+}
+
+TEST_CASE("host_pool: a small block whose alignment took it a page goes back to the pages, not to a class") {
+  HostHeap heap = std::move(*HostHeap::make());
+  HostPool pool = heap.pool();
+  const Block page = *pool.allocate(100, Alignment(4096)), plain = *pool.allocate(100, Alignment(64));
+  pool.deallocate(page);
+  const Block other = *pool.allocate(100, Alignment(64));
+  CHECK(other.data != page.data);
+  pool.deallocate(other);
+  pool.deallocate(plain);
+  pool.trim(0);
+  CHECK(check_runs(pool) == 0);
+}
+
+TEST_CASE("host_pool: sizes that cannot be rounded or served are errors, and the pool works on (cases/05 1-3)") {
+  const std::string path = shared_path("cases/05-pool-size-overflow/rounding.csv");
+  if (path.empty()) return;
+  HostHeap heap = std::move(*HostHeap::make());
+  HostPool pool = heap.pool();
+  const Block first = *pool.allocate(1024, Alignment(64));
+  const std::string text = read_file(path);
+  int rows = 0;
+  for (std::size_t at = text.find('\n') + 1; at < text.size(); at = text.find('\n', at) + 1) {
+    unsigned long long request = 0, granule = 0;
+    REQUIRE(std::sscanf(text.c_str() + at, "%llu,%llu,", &request, &granule) == 2);
+    ++rows;
+    const HostPoolStatistics before = pool.statistics();
+    const Result<Block> b = pool.allocate(static_cast<Bytes>(request), Alignment(static_cast<Bytes>(granule)));
+    if (request <= 4_GiB) {  // addresses cost nothing
+      REQUIRE(b.ok());
+      CHECK((b->data != nullptr) == (request != 0));
+      pool.deallocate(*b);
+      pool.trim(before.reserved);
+    } else {
+      CHECK(b.error().code == (request >> 63 != 0 ? Errc::invalid_argument : Errc::out_of_memory));
+      CHECK(b.error().requested == static_cast<Bytes>(request));
+    }
+    CHECK(pool.statistics().live == before.live);
+    const Result<Block> after = pool.allocate(1024, Alignment(64));
+    REQUIRE(after.ok());
+    pool.deallocate(*after);
+  }
+  CHECK(rows == 26);
+  CHECK(pool.allocate(1, Alignment(Bytes{1} << 62)).error().code == Errc::out_of_memory);  // cases/05 6: a signed size has no 2^63
+  pool.deallocate(first);
+}
+
+TEST_CASE("host_pool: a source that always refuses is asked a bounded number of times, never for less than the request (cases/05 5)") {
+  for (const Bytes request : {1, 255, 256, 300, 1'000'000}) {
+    page_log.reset();
+    Result<CountedHeap> heap = CountedHeap::make();
+    REQUIRE(heap.ok());
+    auto pool = heap->pool();
+    pool.trim(0);  // the thread's cache is made
+    page_log.refuse_at = page_log.calls + 1;
+    page_log.refuse_after = true;
+    page_log.smallest = max_bytes;
+    const Error e = pool.allocate(request, Alignment(1)).error();
+    CHECK(e.code == Errc::out_of_memory);
+    CHECK(e.requested == request);
+    CHECK(page_log.calls <= 64);  // backends.md 6.9.4
+    CHECK(page_log.smallest >= request);
+    page_log.refuse_at = 0;
+    const Result<Block> b = pool.allocate(request, Alignment(1));  // it recovers
+    REQUIRE(b.ok());
+    pool.deallocate(*b);
+  }
+  CHECK(page_log.open == 0);
+}
+
+TEST_CASE("host_pool: five rounds of two blocks go upstream in the first only (cases/07)") {
+  page_log.reset();
+  {
+    CountedHeap heap = std::move(*CountedHeap::make());
+    auto pool = heap.pool();
+    long after_first = 0;
+    for (int round = 0; round < 5; ++round) {
+      const Block a = *pool.allocate(4100, Alignment(64)), b = *pool.allocate(4100, Alignment(64));
+      pool.deallocate(b);
+      pool.deallocate(a);
+      CHECK(pool.statistics().live == 0);
+      if (round == 0) after_first = page_log.calls;
+    }
+    CHECK(page_log.calls == after_first);
+    CHECK(page_log.purges == 0);
+    CHECK(pool.statistics().reserved == 16384);
+  }
+  CHECK(page_log.open == 0);
+}
+
+TEST_CASE("host_pool: one request reserves at most itself and the larger of 64 KiB and an eighth (cases/08 A)") {
+  for (const Bytes request : {Bytes{1}, Bytes{4096}, Bytes{65537}, Bytes{5368713216}, Bytes{8589934593}, Bytes{21894266880}}) {
+    HostHeap heap = std::move(*HostHeap::make());
+    HostPool pool = heap.pool();
+    const Result<Block> b = pool.allocate(request, Alignment(64));
+    REQUIRE(b.ok());
+    CHECK(pool.statistics().peak_reserved <= request + std::max(64_KiB, request / 8));
+    pool.deallocate(*b);
+  }
+}
+
+TEST_CASE("host_pool: a small block does not swallow a large free one (cases/08 B, cases/09 B)") {
+  HostHeap heap = std::move(*HostHeap::make());
+  HostPool pool = heap.pool();
+  pool.deallocate(*pool.allocate(4_GiB, Alignment(64)));
+  const Block b = *pool.allocate(10_KiB, Alignment(64)), c = *pool.allocate(4_GiB, Alignment(64));
+  CHECK(pool.statistics().peak_reserved <= 4_GiB + 1_MiB);
+  pool.deallocate(b);
+  pool.deallocate(c);
+
+  HostHeap other = std::move(*HostHeap::make());
+  pool = other.pool();
+  pool.deallocate(*pool.allocate(11_MiB, Alignment(64)));
+  std::vector<Block> kept;
+  for (int i = 0; i < 11; ++i) {
+    const Block small = *pool.allocate(16_KiB, Alignment(64));
+    if (i % 2 == 0)
+      kept.push_back(small);
+    else
+      pool.deallocate(small);
+  }
+  const Block giant = *pool.allocate(11_MiB, Alignment(64));
+  CHECK(pool.statistics().peak_reserved <= 11_MiB + 1_MiB);
+  pool.deallocate(giant);
+  for (const Block& x : kept) pool.deallocate(x);
+}
+
+TEST_CASE("host_pool: neighbours are joined when that spares new memory") {
+  HostHeap heap = std::move(*HostHeap::make());
+  HostPool pool = heap.pool();
+  std::vector<Block> parts;
+  for (int i = 0; i < 64; ++i) parts.push_back(*pool.allocate(1_MiB, Alignment(64)));
+  for (const Block& x : parts) pool.deallocate(x);
+  const Block whole = *pool.allocate(64_MiB, Alignment(64));
+  CHECK(pool.statistics().peak_reserved == 64_MiB);
+  pool.deallocate(whole);
+}
+
+TEST_CASE("host_pool: a limit is kept, is over_budget with both numbers, and free memory elsewhere makes room under it") {
+  HostPoolOptions options;
+  options.limit = 8_MiB;
+  HostHeap heap = std::move(*HostHeap::make(options));
+  HostPool pool = heap.pool();
+  const Error e = pool.allocate(8_MiB + 1, Alignment(64)).error();
+  CHECK(e.code == Errc::over_budget);
+  CHECK(status_kind(e) == StatusKind::resource_exhausted);
+  CHECK(e.requested == 8_MiB + 1);
+  CHECK(e.available == 8_MiB);
+  Block a = *pool.allocate(3_MiB, Alignment(64)), b = *pool.allocate(2_MiB, Alignment(64)), c = *pool.allocate(3_MiB, Alignment(64));
+  CHECK(pool.allocate(1, Alignment(64)).error().code == Errc::over_budget);
+  pool.deallocate(a);
+  pool.deallocate(c);
+  Result<Block> d = pool.allocate(6_MiB, Alignment(64));  // the free 6 MiB are in two pieces: pages move, addresses do not matter
+  REQUIRE(d.ok());
+  CHECK(pool.statistics().reserved <= 8_MiB);
+  CHECK(pool.statistics().peak_reserved <= 8_MiB);
+  pool.deallocate(*d);
+  pool.deallocate(b);
+}
+
+TEST_CASE("host_pool: trim gives memory back, which reads as zero when it is taken again, and keeps what it is told to") {
+  HostHeap heap = std::move(*HostHeap::make());
+  HostPool pool = heap.pool();
+  const Block a = *pool.allocate(1_MiB, Alignment(64)), b = *pool.allocate(1_MiB, Alignment(64)), c = *pool.allocate(512_KiB, Alignment(64));
+  std::memset(a.data, 1, 1_MiB);
+  pool.deallocate(a);
+  CHECK(pool.trim(8_MiB) == 0);
+  CHECK(pool.statistics().reserved == 2_MiB + 512_KiB);
+  CHECK(pool.largest_free() == 1_MiB);
+  CHECK(pool.trim(2_MiB) == 1_MiB);
+  CHECK(pool.statistics().reserved == 1_MiB + 512_KiB);
+  CHECK(pool.largest_free() == 0);
+  const Block again = *pool.allocate(1_MiB, Alignment(64));
+  CHECK(again.data == a.data);
+  CHECK(again.data[77] == std::byte{0});
+  for (const Block& x : {again, b, c}) pool.deallocate(x);
+  CHECK(pool.trim(0) == 2_MiB + 512_KiB);
+  CHECK(pool.trim(0) == 0);
+}
+
+TEST_CASE("host_pool: free, largest free and fragmentation are what the runs say") {
+  HostPoolOptions options;
+  options.cache_limit = 0;
+  HostHeap heap = std::move(*HostHeap::make(options));
+  HostPool pool = heap.pool();
+  CHECK(pool.statistics().fragmentation() == 0);  // nothing is free
+  std::vector<Block> blocks;
+  for (const Bytes size : {100_KiB, 4_KiB, 100_KiB, 4_KiB, 52_KiB, 4_KiB}) blocks.push_back(*pool.allocate(size, Alignment(64)));
+  for (const int i : {0, 2, 4}) pool.deallocate(blocks[static_cast<std::size_t>(i)]);
+  CHECK(pool.allocate(1_GiB, Alignment(64)).ok());  // joins what was kept for its size
+  const HostPoolStatistics s = pool.statistics();
+  CHECK(s.free == 252_KiB);
+  CHECK(s.largest_free == 100_KiB);
+  CHECK(s.fragmentation() == 1.0 - 100.0 / 252.0);
+  CHECK(s.live == 1_GiB + 12_KiB);
+}
+
+TEST_CASE("host_pool: a source refusing its n-th reservation leaks nothing and leaves the pool usable") {
+  bool refused = true;
+  for (long n = 1; refused; ++n) {
+    page_log.reset();
+    page_log.refuse_at = n;
+    {
+      HostPoolOptions options;
+      options.region_size = 1_MiB;  // so that regions are added again and again
+      Result<CountedHeap> heap = CountedHeap::make(options);
+      if (!heap.ok()) {
+        CHECK(heap.error().code == Errc::out_of_memory);
+        CHECK(page_log.open == 0);
+        continue;
+      }
+      auto pool = heap->pool();
+      std::vector<Block> live;
+      int failed = 0;
+      for (int i = 0; i < 60; ++i) {
+        const Bytes size = i % 3 == 0 ? 100 : 40'000 * i;
+        const Result<Block> b = pool.allocate(size, Alignment(64));
+        if (b.ok()) {
+          std::memset(b->data, i, static_cast<std::size_t>(b->size));
+          live.push_back(*b);
+        } else {
+          ++failed;
+          CHECK(b.error().code == Errc::out_of_memory);
+          CHECK(b.error().requested == size);
+        }
+      }
+      CHECK(failed <= 1);
+      refused = page_log.calls >= n;
+      for (const Block& b : live) pool.deallocate(b);
+      CHECK(pool.statistics().live == 0);
+      pool.trim(0);
+      CHECK(pool.statistics().reserved == 0);
+    }
+    CHECK(page_log.open == 0);
+    CHECK(page_log.reserved == 0);
+  }
+}
+
+TEST_CASE("host_pool: options that mean nothing are refused") {
+  for (const HostPoolOptions& options : {HostPoolOptions{.limit = 0}, HostPoolOptions{.cache_limit = -1}, HostPoolOptions{.region_size = 0}})
+    CHECK(HostHeap::make(options).error().code == Errc::invalid_argument);
+}
+
+TEST_CASE("host_pool: freeing what is not the pool's, or a run of pages twice, is a broken precondition") {
+  HostPoolOptions options;
+  options.cache_limit = 0;
+  HostHeap heap = std::move(*HostHeap::make(options));
+  HostPool pool = heap.pool();
+  CHECK(aborts([&] {
+    std::vector<std::byte> foreign(1_MiB);
+    pool.deallocate({foreign.data(), 1_MiB});
+    pool.trim(0);
+  }));
+  CHECK(aborts([&] {
+    const Block b = *pool.allocate(1_MiB, Alignment(64));
+    pool.deallocate(b);
+    pool.deallocate(b);
+    pool.trim(0);
+  }));
+}
+
+TEST_CASE("host_pool: pools live side by side, and a cache of one that died is not used for the next") {
+  for (int i = 0; i < 20; ++i) {
+    HostHeap a = std::move(*HostHeap::make()), b = std::move(*HostHeap::make());
+    HostPool first = a.pool(), second = b.pool();
+    const Block x = *first.allocate(1000, Alignment(64)), y = *second.allocate(1000, Alignment(64));
+    CHECK(x.data != y.data);
+    first.deallocate(x);
+    second.deallocate(y);
+    CHECK(first.allocate(1000, Alignment(64))->data == x.data);
+    CHECK(second.allocate(1000, Alignment(64))->data == y.data);
+    HostHeap moved = std::move(a);
+    CHECK(moved.pool() == first);
+    CHECK(first.statistics().live == 1000);
+  }
+}
