@@ -14,7 +14,7 @@ namespace holdfast {
 /// How a host pool behaves; the defaults suit an engine's tensors.
 struct HostPoolOptions {
   Bytes limit = max_bytes;            ///< reserved bytes never pass it
-  Bytes cache_limit = Bytes{64} << 20;  ///< bytes of whole pages that each thread may keep for itself
+  Bytes cache_limit = Bytes{64} << 20;  ///< bytes of blocks above 64 KiB that each thread may keep; of smaller ones it keeps 63 a size
   Bytes region_size = Bytes{16} << 30;  ///< address space reserved at a time; costs nothing until it is used
   bool huge_pages = false;            ///< asks the system to back the pool by huge pages
 };
@@ -40,7 +40,7 @@ class BasicHostHeap;
 /// The general pool of host memory: blocks of any size, fast from the thread's own cache, returned on any thread.
 ///
 /// A handle to a `BasicHostHeap`, which outlives it and every block. A block has alignment 64 at least; up to 2 KiB it is of a
-/// class that wastes less than 64 bytes below 1 KiB and 128 above; a larger one takes whole pages. Freed blocks are kept for their
+/// class that wastes less than 64 bytes below 1 KiB and 128 above; a larger one, or one of a higher alignment, takes whole pages. Freed blocks are kept for their
 /// size as long as that needs no new memory; then they are joined, and idle pages go back to the system so that what is reserved
 /// stays within 1/16 of the peak in use, plus 256 KiB. Threads: any.
 template <page_source Source>
@@ -52,19 +52,19 @@ class BasicHostPool {
   /// Cost: without an atomic read-modify-write from the thread's cache, else one lock and, seldom, system calls.
   [[nodiscard]] Result<Block> allocate(Bytes size, Alignment alignment) noexcept {
     detail::ThreadCache* own = core_->cache();
-    const std::uint64_t before = static_cast<std::uint64_t>(size) - 1;  // 0 and negative sizes are large
-    if (own != nullptr) [[likely]] {
-      if (before < detail::small_limit) {
-        if (auto& bin = own->small[detail::class_of(before + 1)]; bin.count != 0 && alignment.value() <= 64) {
+    const std::uint64_t before = static_cast<std::uint64_t>(size) - 1;  // 0 and negative sizes are far too large
+    if (own != nullptr && alignment.value() <= (before < detail::small_limit ? Bytes{detail::slab_offset} : page)) [[likely]] {
+      if (before < detail::near_limit) {
+        if (auto& stack = own->near[detail::near_of(before + 1)]; !stack.empty()) {
           own->add_live(size);
-          return Block{bin.pop(), size};
+          return Block{stack.pop(), size};
         }
-      } else if (before < largest_cached && alignment.value() <= page) {
-        const std::uint32_t pages = static_cast<std::uint32_t>(before >> detail::page_shift) + 1;
-        if (auto& bin = own->pages[detail::page_stack_of(pages)]; bin.key == pages && bin.count != 0) {
-          own->cached_pages -= pages;
+      } else if (before < largest_cached) {
+        const std::uint32_t pages = detail::pages_of(before + 1), i = own->far.find(pages);
+        if (i != own->far.none && !own->far.stack[i].empty()) {
+          own->far_pages -= pages;
           own->add_live(size);
-          return Block{bin.pop(), size};
+          return Block{own->far.stack[i].pop(), size};
         }
       }
     }
@@ -76,18 +76,18 @@ class BasicHostPool {
     detail::ThreadCache* own = core_->cache();
     const std::uint64_t before = static_cast<std::uint64_t>(block.size) - 1;
     if (own != nullptr) [[likely]] {
-      // A small block on a page boundary may be one whose alignment took it a page for itself.
-      if (before < detail::small_limit && (reinterpret_cast<std::uintptr_t>(block.data) % page != 0 || core_->is_slab(block.data))) {
-        if (auto& bin = own->small[detail::class_of(before + 1)]; !bin.full()) {
-          bin.push(block.data);
+      if (before < detail::near_limit) {
+        std::uint32_t i = detail::near_of(before + 1);
+        if (before < detail::small_limit && detail::on_page(block.data)) [[unlikely]] i = detail::small_classes;  // a page of its own
+        if (auto& stack = own->near[i]; !stack.full()) {
+          stack.push(block.data);
           return own->add_live(-block.size);
         }
       } else if (before < largest_cached) {
-        const std::uint32_t pages = static_cast<std::uint32_t>(before >> detail::page_shift) + 1;
-        if (auto& bin = own->pages[detail::page_stack_of(pages)];
-            bin.key == pages && !bin.full() && own->cached_pages + pages <= own->page_limit) {
-          bin.push(block.data);
-          own->cached_pages += pages;
+        const std::uint32_t pages = detail::pages_of(before + 1), i = own->far.find(pages);
+        if (i != own->far.none && !own->far.stack[i].full() && own->far_pages + pages <= own->far_limit) {
+          own->far.stack[i].push(block.data);
+          own->far_pages += pages;
           return own->add_live(-block.size);
         }
       }

@@ -42,24 +42,19 @@ class HeapCore {
   [[nodiscard]] ThreadCache* cache() noexcept {
     return thread_caches.last_core == this ? thread_caches.last : find_cache();
   }
-  [[nodiscard]] bool is_slab(const std::byte* p) const noexcept {
-    const PageRegion* r = pages_.region_of(p);
-    return r != nullptr && r->is_slab(p);
-  }
-
   /// What the fast path could not serve.
   [[nodiscard, gnu::noinline]] Result<Block> allocate(ThreadCache* own, Bytes size, Bytes alignment) noexcept {
     if (size == 0) return Block{};
     if (size < 0) return failure(Errc::invalid_argument, "a negative number of bytes was asked for", size);
     std::byte* p = nullptr;
     Errc why = Errc::out_of_memory;
-    const std::uint64_t n = (static_cast<std::uint64_t>(size) + page_bytes - 1) >> page_shift;
+    const auto bytes = static_cast<std::uint64_t>(size);
     {
       LockGuard guard(lock_);
-      if (size <= small_limit && alignment <= class_alignment(class_of(static_cast<std::uint64_t>(size))))
-        p = small_.take(own, class_of(static_cast<std::uint64_t>(size)), why);
-      else if (n < page_limit)
-        p = pages_.take(own, static_cast<std::uint32_t>(n), static_cast<std::uint64_t>(alignment), why);
+      if (bytes <= small_limit && alignment <= slab_offset)
+        p = small_.take(own, near_of(bytes), why);
+      else if (bytes < page_limit * page_bytes)
+        p = pages_.take(own, pages_of(bytes), static_cast<std::uint64_t>(alignment), why);
       if (p != nullptr) add_live(own, size);
     }
     if (p != nullptr) return Block{p, size};
@@ -71,10 +66,11 @@ class HeapCore {
     if (block.size <= 0) return;
     LockGuard guard(lock_);
     add_live(own, -block.size);
-    if (block.size <= small_limit && is_slab(block.data))
-      small_.give(own, class_of(static_cast<std::uint64_t>(block.size)), block.data);
+    const auto bytes = static_cast<std::uint64_t>(block.size);
+    if (bytes <= small_limit && !on_page(block.data))
+      small_.give(own, near_of(bytes), block.data);
     else
-      pages_.give(own, static_cast<std::uint32_t>((static_cast<std::uint64_t>(block.size) + page_bytes - 1) >> page_shift), block.data);
+      pages_.give(own, pages_of(bytes), block.data);
   }
 
   /// Gives free pages back until `keep` bytes are reserved or none is free; the bytes given.
@@ -145,7 +141,7 @@ class HeapCore {
     std::byte* p = pages_.source().reserve(rounded(sizeof(ThreadCache)));
     if (p == nullptr) return nullptr;
     auto* c = ::new (static_cast<void*>(p)) ThreadCache;
-    c->page_limit = pages_.limits().cache_pages;
+    c->far_limit = pages_.limits().cache_pages;
     c->core = this;
     c->retire = [](ThreadCache* cache) noexcept { static_cast<HeapCore*>(cache->core)->retire(cache); };
     c->abandoned = [](const void* core) noexcept {
@@ -165,9 +161,11 @@ class HeapCore {
       LockGuard guard(lock_);
       if (!closed_.load(std::memory_order_relaxed)) {
         for (std::uint32_t i = 0; i < small_classes; ++i)
-          while (c->small[i].count != 0) small_.give(nullptr, i, c->small[i].pop());
-        for (auto& s : c->pages)
-          while (s.count != 0) pages_.keep(s.pop(), s.key);
+          while (!c->near[i].empty()) small_.give(nullptr, i, c->near[i].pop());
+        for (std::uint32_t n = 1; n <= near_pages; ++n)
+          while (!c->near[small_classes + n - 1].empty()) pages_.keep(c->near[small_classes + n - 1].pop(), n);
+        for (std::uint32_t i = 0; i < c->far.none; ++i)
+          while (!c->far.stack[i].empty()) pages_.keep(c->far.stack[i].pop(), c->far.key[i]);
       }
       retired_live_ += c->live.load(std::memory_order_relaxed);
       (c->prev_of_pool != nullptr ? c->prev_of_pool->next_of_pool : caches_) = c->next_of_pool;

@@ -41,10 +41,10 @@ class PagePool {
   /// Gives a run of `n` pages; null, and why, when there is none.
   [[nodiscard]] std::byte* take(ThreadCache* own, std::uint32_t n, std::uint64_t alignment, Errc& why) noexcept {
     if (alignment <= page_bytes)
-      if (BlockStack<255>& kept = pages_[page_stack_of(n)]; kept.key == n && kept.count != 0) {
-        cached_ -= n;
-        refill(own, kept);
-        return kept.pop();
+      if (const std::uint32_t i = kept_.find(n); i != kept_.none && !kept_.stack[i].empty()) {
+        refill(own, kept_.stack[i], n);
+        kept_pages_ -= n;
+        return kept_.stack[i].pop();
       }
     PageFit fit;
     PageRegion* r = find(n, alignment, fit);
@@ -77,27 +77,30 @@ class PagePool {
   void give(ThreadCache* own, std::uint32_t n, std::byte* p) noexcept {
     if (careful_ != 0) --careful_;
     if (own == nullptr) return keep(p, n);
-    own->page_limit = careful_ != 0 ? 0 : limits_.cache_pages;
-    if (own->cached_pages + std::uint64_t{n} > own->page_limit) return keep(p, n);
-    auto& bin = own->pages[page_stack_of(n)];
-    if (bin.key != n || bin.full()) {
-      const std::uint32_t out = bin.key != n ? bin.count : page_batch;
-      for (std::uint32_t i = 0; i < out; ++i) keep(bin.slot[i], bin.key);  // the oldest
-      for (std::uint32_t i = out; i < bin.count; ++i) bin.slot[i - out] = bin.slot[i];
-      own->cached_pages -= out * bin.key;
-      bin.count -= out;
-      bin.key = n;
+    if (n <= near_pages) {
+      auto& stack = own->near[small_classes + n - 1];
+      if (stack.full()) stack.drain(near_batch, [&](std::byte* q) { keep(q, n); });
+      return stack.push(p);
     }
-    bin.push(p);
-    own->cached_pages += n;
+    own->far_limit = careful_ != 0 ? 0 : limits_.cache_pages;
+    if (own->far_pages + std::uint64_t{n} > own->far_limit) return keep(p, n);
+    const std::uint32_t i = own->far.claim(n), held = own->far.key[i];
+    auto& stack = own->far.stack[i];
+    if (const std::uint64_t out = held != n ? stack.count : stack.full() ? far_batch : 0; out != 0) {
+      stack.drain(out, [&](std::byte* q) { keep(q, held); });
+      own->far_pages -= static_cast<std::uint32_t>(out) * held;
+      own->far.key[i] = n;
+    }
+    stack.push(p);
+    own->far_pages += n;
   }
   /// Takes a run back, kept for its size while there is room.
   void keep(std::byte* p, std::uint32_t n) noexcept {
-    auto& kept = pages_[page_stack_of(n)];
-    if (kept.count == 0) kept.key = n;
-    if (kept.key != n || kept.full() || careful_ != 0) return join(p, n);
-    kept.push(p);
-    cached_ += n;
+    if (careful_ != 0) return join(p, n);
+    const std::uint32_t i = kept_.claim(n);
+    if (kept_.key[i] != n || kept_.stack[i].full()) return join(p, n);
+    kept_.stack[i].push(p);
+    kept_pages_ += n;
   }
   /// Takes a run back and joins it.
   void join(std::byte* p, std::uint32_t n) noexcept {
@@ -109,15 +112,20 @@ class PagePool {
   /// Joins everything that is kept here and by the thread; tells whether there was any.
   bool flush(ThreadCache* own) noexcept {
     bool any = false;
-    const auto join_all = [&](auto& stacks, auto& cached) {
-      if (cached == 0) return;
-      any = true;
-      for (auto& s : stacks)
-        while (s.count != 0) join(s.pop(), s.key);
-      cached = 0;
+    const auto join_all = [&](auto& stack, std::uint32_t n) {
+      any |= !stack.empty();
+      while (!stack.empty()) join(stack.pop(), n);
     };
-    join_all(pages_, cached_);
-    if (own != nullptr) join_all(own->pages, own->cached_pages);
+    const auto join_stacks = [&](auto& stacks, auto& pages) {
+      if (pages == 0) return;
+      for (std::uint32_t i = 0; i < stacks.none; ++i)
+        if (stacks.key[i] != 0) join_all(stacks.stack[i], stacks.key[i]);
+      pages = 0;
+    };
+    join_stacks(kept_, kept_pages_);
+    if (own == nullptr) return any;
+    join_stacks(own->far, own->far_pages);
+    for (std::uint32_t n = 1; n <= near_pages; ++n) join_all(own->near[small_classes + n - 1], n);
     return any;
   }
 
@@ -140,7 +148,7 @@ class PagePool {
   }
 
  private:
-  static constexpr std::uint32_t page_batch = 8, careful_frees = 1u << 16;
+  static constexpr std::uint32_t near_batch = 32, far_batch = 8, careful_frees = 1u << 16;
 
   PageRegion* find(std::uint32_t n, std::uint64_t alignment, PageFit& fit) const noexcept {
     PageRegion* best = nullptr;
@@ -167,25 +175,29 @@ class PagePool {
     }
   }
   // Moves a few more to the thread, whose own are used up, and leaves one.
-  void refill(ThreadCache* own, BlockStack<255>& kept) noexcept {
+  void refill(ThreadCache* own, BlockStack<255>& stack, std::uint32_t n) noexcept {
     if (own == nullptr) return;
-    auto& bin = own->pages[page_stack_of(kept.key)];
-    if (bin.count != 0) return;
-    bin.key = kept.key;
-    while (kept.count > 1 && bin.count < page_batch && own->cached_pages + std::uint64_t{kept.key} <= own->page_limit) {
-      bin.push(kept.pop());
-      own->cached_pages += kept.key;
-      cached_ -= kept.key;
+    std::uint32_t moved = 0;
+    if (n <= near_pages) {
+      auto& to = own->near[small_classes + n - 1];
+      for (; stack.count > 1 && to.count < near_batch; ++moved) to.push(stack.pop());
+    } else if (const std::uint32_t i = own->far.claim(n); own->far.key[i] == n) {
+      auto& to = own->far.stack[i];
+      for (; stack.count > 1 && to.count < far_batch && own->far_pages + std::uint64_t{n} <= own->far_limit; ++moved) {
+        to.push(stack.pop());
+        own->far_pages += n;
+      }
     }
+    kept_pages_ -= std::uint64_t{moved} * n;
   }
 
   HOLDFAST_NO_UNIQUE_ADDRESS Source source_;
   const PoolLimits limits_;
   std::atomic<PageRegion*> first_{nullptr};
   // In pages. `allocated_` counts runs cut from regions, those kept in stacks too; `peak_` is its highest with nothing kept.
-  std::uint64_t reserved_ = 0, peak_reserved_ = 0, allocated_ = 0, cached_ = 0, peak_ = 0;
+  std::uint64_t reserved_ = 0, peak_reserved_ = 0, allocated_ = 0, kept_pages_ = 0, peak_ = 0;
   std::uint32_t careful_ = 0;  // runs to join at once when freed, because keeping them for their size has cost new memory
-  BlockStack<255> pages_[page_stacks];  // zero in a fresh reservation
+  PageStacks<255> kept_;  // zero in a fresh reservation
 };
 
 }  // namespace holdfast::detail

@@ -23,7 +23,7 @@ struct PageFit {
 /// One reservation of address space, cut into runs of pages: best fit over binned free runs, joined as they come back.
 ///
 /// A page is warm from when it is first given until it is purged. Its tables lie before its pages in the same reservation, which is
-/// zeroed and untouched, so that a large one costs only what is used of it. Threads: one at a time, except `holds` and `is_slab`.
+/// zeroed and untouched, so that a large one costs only what is used of it. Threads: one at a time, except `holds`.
 class PageRegion {
  public:
   /// Bytes of tables for so many pages, in whole pages.
@@ -57,19 +57,10 @@ class PageRegion {
   }
   [[nodiscard]] std::uint32_t index(const std::byte* p) const noexcept { return static_cast<std::uint32_t>((p - base_) >> page_shift); }
   [[nodiscard]] std::byte* address(std::uint32_t page) const noexcept { return base_ + (std::uint64_t{page} << page_shift); }
-  [[nodiscard]] bool is_slab(const std::byte* p) const noexcept { return page_[index(p)].slab != 0; }
   [[nodiscard]] Slab& slab(const std::byte* p) noexcept { return slab_[index(p) / slab_pages]; }
   /// The first byte of a slab.
   [[nodiscard]] std::byte* slab_data(const Slab& s) const noexcept {
     return address(static_cast<std::uint32_t>(&s - slab_) * slab_pages);
-  }
-  void mark_slab(const std::byte* p, bool on) noexcept {
-    for (std::uint32_t i = index(p), end = i + slab_pages; i < end; ++i) page_[i].slab = on;
-  }
-  /// Pages of the run in use that begins at `p`; 0: none does.
-  [[nodiscard]] std::uint32_t length_at(const std::byte* p) const noexcept {
-    const std::uint32_t n = page_[index(p)].length;
-    return (n & free_bit) != 0 ? 0 : n;
   }
 
   /// Finds the shortest free run for `n` pages at an alignment, the lowest among equals. Cost: bounded by the bins.
@@ -177,7 +168,6 @@ class PageRegion {
     std::uint32_t length;  // of a run's first page: its pages, and whether they are free
     std::uint32_t start;   // of a run's last page: its first page, and whether they are free
     std::uint32_t next, prev, warm;
-    std::uint32_t slab;
   };
   static constexpr std::uint32_t free_bit = 0x8000'0000, max_pages = 1u << 30, bins = 32 + 26 * 16;
   static constexpr std::uintptr_t base_alignment = 2u << 20;

@@ -13,26 +13,55 @@ namespace holdfast::detail {
 /// A few free blocks of one size, last in first out; the blocks themselves are not touched.
 template <std::uint32_t Capacity>
 struct BlockStack {
-  std::uint32_t key;  // for whole pages: how many
-  std::uint32_t count;
+  std::uint64_t count;
   std::byte* slot[Capacity];
 
-  static constexpr std::uint32_t capacity = Capacity;
+  [[nodiscard]] bool empty() const noexcept { return count == 0; }
   [[nodiscard]] bool full() const noexcept { return count == Capacity; }
   void push(std::byte* p) noexcept { slot[count++] = p; }
   std::byte* pop() noexcept { return slot[--count]; }
+  /// Passes the `n` oldest on.
+  template <class Sink>
+  void drain(std::uint64_t n, Sink&& sink) noexcept {
+    for (std::uint64_t i = 0; i < n; ++i) sink(slot[i]);
+    for (std::uint64_t i = n; i < count; ++i) slot[i - n] = slot[i];
+    count -= n;
+  }
 };
 
-/// Where blocks of so many pages are kept, in a table of `page_stacks`.
-inline constexpr std::uint32_t page_stacks = 256;
-[[nodiscard]] constexpr std::uint32_t page_stack_of(std::uint32_t pages) noexcept { return pages * 0x9E37'79B1u >> 24; }
+/// Stacks of runs of pages, one for each length, found by hash among the four of a set.
+template <std::uint32_t Capacity>
+struct PageStacks {
+  static constexpr std::uint32_t sets = 64, ways = 4, none = sets * ways;
+  std::uint32_t key[none];  // pages of a run; 0: never used
+  BlockStack<Capacity> stack[none];
+
+  [[nodiscard]] static constexpr std::uint32_t set_of(std::uint32_t pages) noexcept { return (pages * 0x9E37'79B1u >> 26) * ways; }
+  [[nodiscard]] std::uint32_t find(std::uint32_t pages) const noexcept {
+    const std::uint32_t set = set_of(pages);
+    for (std::uint32_t i = set; i < set + ways; ++i)
+      if (key[i] == pages) return i;
+    return none;
+  }
+  /// The stack for a length: its own, else an empty one, else one to be emptied by the caller; `key` says which.
+  [[nodiscard]] std::uint32_t claim(std::uint32_t pages) noexcept {
+    const std::uint32_t set = set_of(pages);
+    std::uint32_t found = find(pages);
+    if (found != none) return found;
+    found = set;
+    for (std::uint32_t i = set; i < set + ways; ++i)
+      if (stack[i].count < stack[found].count) found = i;
+    if (stack[found].empty()) key[found] = pages;
+    return found;
+  }
+};
 
 /// What one thread keeps of one pool's free blocks: only it pushes and pops.
 struct ThreadCache {
-  BlockStack<63> small[small_classes];
-  BlockStack<15> pages[page_stacks];
-  std::uint32_t cached_pages;  // in `pages`
-  std::uint32_t page_limit;    // for `cached_pages`
+  BlockStack<63> near[near_stacks];
+  PageStacks<15> far;
+  std::uint32_t far_pages;   // in `far`
+  std::uint32_t far_limit;   // for `far_pages`
   std::atomic<Bytes> live;     // bytes this thread took less those it gave back; others read it
 
   void* core;                               // the pool
