@@ -20,8 +20,8 @@ struct PoolLimits {
 
 /// Runs of pages: the regions, freed runs kept for their size, and how much may be reserved.
 ///
-/// Where no warm run fits, everything kept is joined first; then what is reserved is held to the peak in use and a little more, by
-/// giving back what lies idle elsewhere. Threads: one at a time, except `region_of`.
+/// What is reserved is held to the peak in use and a twelfth more: where no warm run fits and that is reached, everything kept is
+/// joined, and if need be what lies idle elsewhere is given back. Threads: one at a time, except `region_of`.
 template <page_source Source>
 class PagePool {
  public:
@@ -49,13 +49,13 @@ class PagePool {
     PageFit fit;
     PageRegion* r = find(n, alignment, fit);
     if (r == nullptr || fit.fresh != 0) {
-      if (flush(own)) r = find(n, alignment, fit);
-      if (r == nullptr && (add_region(n, alignment) == nullptr || (r = find(n, alignment, fit)) == nullptr)) return nullptr;
-      if (fit.fresh != 0) {
-        if (allocated_ + n > peak_) peak_ = allocated_ + n;
-        const std::uint64_t mark = peak_ + peak_ / 16 + 64, most = mark < limits_.limit_pages ? mark : limits_.limit_pages;
-        if (reserved_ + fit.fresh > most) {
-          purge(reserved_ + fit.fresh - most, r, fit.span, fit.first + n);
+      const std::uint64_t used = allocated_ + n - kept_pages_ - kept_by(own);
+      if (used > peak_) peak_ = used;
+      if (r == nullptr || reserved_ + fit.fresh > mark()) {
+        if (flush(own)) r = find(n, alignment, fit);
+        if (r == nullptr && (add_region(n, alignment) == nullptr || (r = find(n, alignment, fit)) == nullptr)) return nullptr;
+        if (reserved_ + fit.fresh > mark()) {
+          purge(reserved_ + fit.fresh - mark(), r, fit.span, fit.first + n);
           careful_ = careful_frees;
         }
         if (reserved_ + fit.fresh > limits_.limit_pages) {
@@ -66,9 +66,9 @@ class PagePool {
             return nullptr;
           }
         }
-        reserved_ += fit.fresh;
-        if (reserved_ > peak_reserved_) peak_reserved_ = reserved_;
       }
+      reserved_ += fit.fresh;
+      if (reserved_ > peak_reserved_) peak_reserved_ = reserved_;
     }
     allocated_ += n;
     return r->take(fit, n);
@@ -82,7 +82,7 @@ class PagePool {
       if (stack.full()) stack.drain(near_batch, [&](std::byte* q) { keep(q, n); });
       return stack.push(p);
     }
-    own->far_limit = careful_ != 0 ? 0 : limits_.cache_pages;
+    own->far_limit = n > run_limit() ? 0 : limits_.cache_pages;
     if (own->far_pages + std::uint64_t{n} > own->far_limit) return keep(p, n);
     const std::uint32_t i = own->far.claim(n), held = own->far.key[i];
     auto& stack = own->far.stack[i];
@@ -96,7 +96,7 @@ class PagePool {
   }
   /// Takes a run back, kept for its size while there is room.
   void keep(std::byte* p, std::uint32_t n) noexcept {
-    if (careful_ != 0) return join(p, n);
+    if (n > run_limit()) return join(p, n);
     const std::uint32_t i = kept_.claim(n);
     if (kept_.key[i] != n || kept_.stack[i].full()) return join(p, n);
     kept_.stack[i].push(p);
@@ -191,12 +191,28 @@ class PagePool {
     kept_pages_ -= std::uint64_t{moved} * n;
   }
 
+  [[nodiscard]] static std::uint64_t kept_by(const ThreadCache* own) noexcept {
+    if (own == nullptr) return 0;
+    std::uint64_t pages = own->far_pages;
+    for (std::uint32_t n = 1; n <= near_pages; ++n) pages += own->near[small_classes + n - 1].count * n;
+    return pages;
+  }
+  // What may be reserved without giving idle memory back.
+  [[nodiscard]] std::uint64_t mark() const noexcept {
+    const std::uint64_t mark = peak_ + peak_ / 12 + 64;
+    return mark < limits_.limit_pages ? mark : limits_.limit_pages;
+  }
+  // The longest run that is kept for its size.
+  [[nodiscard]] std::uint32_t run_limit() const noexcept {
+    return careful_ == 0 ? no_page : peak_ / 256 < no_page ? static_cast<std::uint32_t>(peak_ / 256) : no_page;
+  }
+
   HOLDFAST_NO_UNIQUE_ADDRESS Source source_;
   const PoolLimits limits_;
   std::atomic<PageRegion*> first_{nullptr};
   // In pages. `allocated_` counts runs cut from regions, those kept in stacks too; `peak_` is its highest with nothing kept.
   std::uint64_t reserved_ = 0, peak_reserved_ = 0, allocated_ = 0, kept_pages_ = 0, peak_ = 0;
-  std::uint32_t careful_ = 0;  // runs to join at once when freed, because keeping them for their size has cost new memory
+  std::uint32_t careful_ = 0;  // frees to come of which long runs are joined at once: keeping them for their size has cost memory
   PageStacks<255> kept_;  // zero in a fresh reservation
 };
 

@@ -63,25 +63,30 @@ class PageRegion {
     return address(static_cast<std::uint32_t>(&s - slab_) * slab_pages);
   }
 
-  /// Finds the shortest free run for `n` pages at an alignment, the lowest among equals. Cost: bounded by the bins.
+  /// Finds the shortest warm run for `n` pages at an alignment, else the run that needs the fewest fresh pages; the lowest among
+  /// equals. Cost: bounded by the bins.
   [[nodiscard]] PageFit find(std::uint32_t n, std::uint64_t alignment) const noexcept {
-    for (std::uint32_t bin = next_bin(bin_of(n)); bin < bins; bin = next_bin(bin + 1)) {
-      PageFit best;
-      std::uint32_t length = no_page, looked = 0;
-      for (std::uint32_t i = head_[bin] - 1; i != no_page && looked < 64; i = page_[i].next, ++looked) {
-        const std::uint32_t have = page_[i].length & ~free_bit;
-        const std::uint64_t place = reinterpret_cast<std::uintptr_t>(address(i));
-        const std::uint64_t pad = (((place + alignment - 1) & ~(alignment - 1)) - place) >> page_shift;
-        if (pad + n > have || have > length || (have == length && i > best.span)) continue;
-        best = {i, i + static_cast<std::uint32_t>(pad), 0};
-        length = have;
+    PageFit best;
+    best.fresh = no_page;
+    std::uint32_t length = no_page;
+    for (const bool cold : {false, true}) {
+      const Bins& b = bins_[cold];
+      for (std::uint32_t bin = b.next(bin_of(n)); bin < bins && best.fresh != 0; bin = b.next(bin + 1)) {
+        std::uint32_t looked = 0;
+        for (std::uint32_t i = b.head[bin] - 1; i != no_page && looked < 64; i = page_[i].next, ++looked) {
+          const std::uint32_t have = page_[i].length & ~free_bit, warm = page_[i].warm;
+          const std::uint64_t place = reinterpret_cast<std::uintptr_t>(address(i));
+          const std::uint64_t pad = (((place + alignment - 1) & ~(alignment - 1)) - place) >> page_shift;
+          if (pad + n > have || (warm < n && n - warm > best.fresh)) continue;
+          const auto first = i + static_cast<std::uint32_t>(pad);
+          const std::uint32_t fresh = !cold ? 0 : warm == 0 ? n : n - count_warm(first, n);
+          if (fresh > best.fresh || (fresh == best.fresh && (have > length || (have == length && i > best.span)))) continue;
+          best = {i, first, fresh};
+          length = have;
+        }
       }
-      if (!best.found()) continue;
-      const Page& s = page_[best.span];
-      best.fresh = s.warm == length ? 0 : s.warm == 0 ? n : n - count_warm(best.first, n);
-      return best;
     }
-    return {};
+    return best;
   }
 
   /// Cuts the found run out; all of it is warm from now on.
@@ -121,21 +126,20 @@ class PageRegion {
   template <class Source>
   std::uint32_t purge(Source& source, std::uint32_t need, std::uint32_t spare, std::uint32_t fit_end) noexcept {
     std::uint32_t done = 0;
-    for (std::uint32_t bin = bins; bin-- > 0 && done < need;) {
-      for (std::uint32_t i = head_[bin] - 1; i != no_page && done < need; i = page_[i].next) {
-        Page& s = page_[i];
-        const std::uint32_t first = i == spare ? fit_end : i;
-        std::uint32_t end = i + (s.length & ~free_bit);
-        if (end > warm_end_) end = warm_end_;  // no page behind was ever warm
-        if (s.warm == 0 || first >= end) continue;
-        const std::uint32_t warm = i == spare ? count_warm(first, end - first) : s.warm;
-        if (!source.purge(address(first), static_cast<Bytes>(std::uint64_t{end - first} * page_bytes))) continue;
-        set_warm(first, end - first, false);
-        done += warm;
-        warm_free_ -= warm;
-        s.warm -= warm;
-      }
-    }
+    for (const bool cold : {true, false})  // those in part cold first: they serve least
+      for (std::uint32_t bin = bins; bin-- > 0 && done < need;)
+        for (std::uint32_t i = bins_[cold].head[bin] - 1, then = 0; i != no_page && done < need; i = then) {
+          const std::uint32_t n = page_[i].length & ~free_bit, first = i == spare ? fit_end : i;
+          then = page_[i].next;
+          const std::uint32_t end = i + n < warm_end_ ? i + n : warm_end_;  // no page behind was ever warm
+          if (page_[i].warm == 0 || first >= end) continue;
+          const std::uint32_t warm = i == spare ? count_warm(first, end - first) : page_[i].warm;
+          if (!source.purge(address(first), static_cast<Bytes>(std::uint64_t{end - first} * page_bytes))) continue;
+          set_warm(first, end - first, false);
+          done += warm;
+          remove(i);
+          insert(i, n, page_[i].warm - warm);
+        }
     return done;
   }
 
@@ -151,15 +155,16 @@ class PageRegion {
   /// The longest run of warm free pages. Cost: the free runs and the warm pages among them.
   [[nodiscard]] std::uint32_t largest_warm() const noexcept {
     std::uint32_t best = 0;
-    for (std::uint32_t bin = next_bin(0); bin < bins; bin = next_bin(bin + 1))
-      for (std::uint32_t i = head_[bin] - 1; i != no_page; i = page_[i].next) {
-        if (page_[i].warm <= best) continue;
-        std::uint32_t run = 0, end = i + (page_[i].length & ~free_bit);
-        for (std::uint32_t p = i; p < end && p < warm_end_; ++p) {
-          run = (warm_[p / 64] >> (p % 64) & 1) != 0 ? run + 1 : 0;
-          if (run > best) best = run;
+    for (const Bins& b : bins_)
+      for (std::uint32_t bin = b.next(0); bin < bins; bin = b.next(bin + 1))
+        for (std::uint32_t i = b.head[bin] - 1; i != no_page; i = page_[i].next) {
+          if (page_[i].warm <= best) continue;
+          std::uint32_t run = 0, end = i + (page_[i].length & ~free_bit);
+          for (std::uint32_t p = i; p < end && p < warm_end_; ++p) {
+            run = (warm_[p / 64] >> (p % 64) & 1) != 0 ? run + 1 : 0;
+            if (run > best) best = run;
+          }
         }
-      }
     return best;
   }
 
@@ -171,6 +176,16 @@ class PageRegion {
   };
   static constexpr std::uint32_t free_bit = 0x8000'0000, max_pages = 1u << 30, bins = 32 + 26 * 16;
   static constexpr std::uintptr_t base_alignment = 2u << 20;
+
+  struct Bins {
+    std::uint32_t head[bins] = {};  // first run of a bin, counted from 1
+    std::uint64_t full[bins / 64] = {};
+    [[nodiscard]] std::uint32_t next(std::uint32_t bin) const noexcept {
+      for (std::uint32_t word = bin / 64; word < bins / 64; ++word, bin = word * 64)
+        if (const std::uint64_t bits = full[word] >> (bin % 64); bits != 0) return bin + static_cast<std::uint32_t>(std::countr_zero(bits));
+      return bins;
+    }
+  };
 
   PageRegion(std::byte* data, std::uint64_t size, std::byte* base, std::uint32_t pages) noexcept
       : data_(data), base_(base), size_(size), pages_(pages) {
@@ -186,35 +201,32 @@ class PageRegion {
     const auto log = static_cast<std::uint32_t>(std::bit_width(n) - 1);
     return 32 + (log - 5) * 16 + ((n >> (log - 4)) & 15);
   }
-  [[nodiscard]] std::uint32_t next_bin(std::uint32_t bin) const noexcept {
-    for (std::uint32_t word = bin / 64; word < bins / 64; ++word, bin = word * 64)
-      if (const std::uint64_t bits = full_[word] >> (bin % 64); bits != 0) return bin + static_cast<std::uint32_t>(std::countr_zero(bits));
-    return bins;
-  }
   void set_run(std::uint32_t first, std::uint32_t n, std::uint32_t bit) noexcept {
     page_[first].length = n | bit;
     page_[first + n - 1].start = first | bit;
   }
   void insert(std::uint32_t i, std::uint32_t n, std::uint32_t warm) noexcept {
     const std::uint32_t bin = bin_of(n);
+    Bins& b = bins_[warm != n];
     set_run(i, n, free_bit);
-    page_[i].warm = warm;
     warm_free_ += warm;
+    page_[i].warm = warm;
     page_[i].prev = no_page;
-    page_[i].next = head_[bin] - 1;
-    if (head_[bin] != 0) page_[head_[bin] - 1].prev = i;
-    head_[bin] = i + 1;
-    full_[bin / 64] |= std::uint64_t{1} << (bin % 64);
+    page_[i].next = b.head[bin] - 1;
+    if (b.head[bin] != 0) page_[b.head[bin] - 1].prev = i;
+    b.head[bin] = i + 1;
+    b.full[bin / 64] |= std::uint64_t{1} << (bin % 64);
   }
   void remove(std::uint32_t i) noexcept {
     const Page& s = page_[i];
-    const std::uint32_t bin = bin_of(s.length & ~free_bit);
+    const std::uint32_t n = s.length & ~free_bit, bin = bin_of(n);
+    Bins& b = bins_[s.warm != n];
     warm_free_ -= s.warm;
     if (s.next != no_page) page_[s.next].prev = s.prev;
     if (s.prev != no_page)
       page_[s.prev].next = s.next;
-    else if ((head_[bin] = s.next + 1) == 0)
-      full_[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
+    else if ((b.head[bin] = s.next + 1) == 0)
+      b.full[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
   }
 
   // Calls `f(word, mask)` for the words of the warm map over a run.
@@ -245,8 +257,7 @@ class PageRegion {
   std::uint64_t* warm_;
   std::uint64_t size_;
   std::uint32_t pages_, warm_end_ = 0, warm_free_ = 0;
-  std::uint32_t head_[bins] = {};  // first run of a bin, counted from 1
-  std::uint64_t full_[bins / 64] = {};
+  Bins bins_[2];  // runs that are warm throughout, and the others
 };
 
 }  // namespace holdfast::detail
