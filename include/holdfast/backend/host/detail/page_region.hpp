@@ -28,7 +28,7 @@ class PageRegion {
  public:
   /// Bytes of tables for so many pages, in whole pages.
   [[nodiscard]] static constexpr std::uint64_t table_bytes(std::uint64_t pages) noexcept {
-    const std::uint64_t n = sizeof(PageRegion) + pages * sizeof(Page) + (pages / slab_pages + 1) * sizeof(Slab) + pages / 8 + 64;
+    const std::uint64_t n = sizeof(PageRegion) + pages * (sizeof(Run) + 4) + (pages / slab_pages + 1) * sizeof(Slab) + pages / 8 + 64;
     return (n + page_bytes - 1) & ~(page_bytes - 1);
   }
 
@@ -73,14 +73,14 @@ class PageRegion {
       const Bins& b = bins_[cold];
       for (std::uint32_t bin = b.next(bin_of(n)); bin < bins && best.fresh != 0; bin = b.next(bin + 1)) {
         std::uint32_t looked = 0;
-        for (std::uint32_t i = b.head[bin] - 1; i != no_page && looked < 64; i = page_[i].next, ++looked) {
-          const std::uint32_t have = page_[i].length & ~free_bit, warm = page_[i].warm;
-          const std::uint64_t place = reinterpret_cast<std::uintptr_t>(address(i));
+        for (std::uint32_t i = b.head[bin] - 1; i != no_page && looked < 64; i = run_[i].next, ++looked) {
+          const std::uint32_t have = run_[i].length, warm = run_[i].warm, begin = run_[i].first;
+          const std::uint64_t place = reinterpret_cast<std::uintptr_t>(address(begin));
           const std::uint64_t pad = (((place + alignment - 1) & ~(alignment - 1)) - place) >> page_shift;
           if (pad + n > have || (warm < n && n - warm > best.fresh)) continue;
-          const auto first = i + static_cast<std::uint32_t>(pad);
+          const auto first = begin + static_cast<std::uint32_t>(pad);
           const std::uint32_t fresh = !cold ? 0 : warm == 0 ? n : n - count_warm(first, n);
-          if (fresh > best.fresh || (fresh == best.fresh && (have > length || (have == length && i > best.span)))) continue;
+          if (fresh > best.fresh || (fresh == best.fresh && (have > length || (have == length && first > best.first)))) continue;
           best = {i, first, fresh};
           length = have;
         }
@@ -91,34 +91,36 @@ class PageRegion {
 
   /// Cuts the found run out; all of it is warm from now on.
   std::byte* take(PageFit fit, std::uint32_t n) noexcept {
-    const std::uint32_t all = page_[fit.span].length & ~free_bit, warm = page_[fit.span].warm;
-    const std::uint32_t before = fit.first - fit.span, after = all - before - n;
-    const std::uint32_t warm_before = warm == all ? before : warm == 0 ? 0 : count_warm(fit.span, before);
+    const Run whole = run_[fit.span];
+    const std::uint32_t before = fit.first - whole.first, after = whole.length - before - n;
+    const std::uint32_t warm_before = whole.warm == whole.length ? before : whole.warm == 0 ? 0 : count_warm(whole.first, before);
     remove(fit.span);
     if (fit.fresh != 0) set_warm(fit.first, n, true);
-    if (before != 0) insert(fit.span, before, warm_before);
-    if (after != 0) insert(fit.first + n, after, warm - warm_before - (n - fit.fresh));
-    set_run(fit.first, n, 0);
+    if (before != 0) insert(make_run(), whole.first, before, warm_before);
+    if (after != 0) insert(make_run(), fit.first + n, after, whole.warm - warm_before - (n - fit.fresh));
+    set_run(fit.span, fit.first, n, false);
     return address(fit.first);
   }
 
   /// Takes a run back and joins it with its free neighbours.
   void give(const std::byte* p, std::uint32_t n) noexcept {
-    std::uint32_t first = index(p), warm = n;
-    HOLDFAST_ASSERT(page_[first].length == n);  // a double free, or a block that is not the pool's
-    if (const std::uint32_t after = first + n; after < pages_ && (page_[after].length & free_bit) != 0) {
-      n += page_[after].length & ~free_bit;
-      warm += page_[after].warm;
-      remove(after);
-    }
-    if (first > 0 && (page_[first - 1].start & free_bit) != 0) {
-      const std::uint32_t before = page_[first - 1].start & ~free_bit;
-      warm += page_[before].warm;
-      n += first - before;
-      first = before;
-      remove(before);
-    }
-    insert(first, n, warm);
+    std::uint32_t first = index(p), warm = n, run = at_[first];
+    // A double free, or a block that is not the pool's.
+    HOLDFAST_ASSERT(run < runs_ && run_[run].first == first && run_[run].length == n && !run_[run].free);
+    if (first + n < pages_)
+      if (const std::uint32_t after = at_[first + n]; run_[after].free) {
+        n += run_[after].length;
+        warm += run_[after].warm;
+        drop_run(after);
+      }
+    if (first > 0)
+      if (const std::uint32_t before = at_[first - 1]; run_[before].free) {
+        n += run_[before].length;
+        warm += run_[before].warm;
+        first = run_[before].first;
+        drop_run(before);
+      }
+    insert(run, first, n, warm);
   }
 
   /// Gives the pages of warm free runs back to the system, longest first, until `need` are given, sparing what is before `fit_end`
@@ -129,16 +131,16 @@ class PageRegion {
     for (const bool cold : {true, false})  // those in part cold first: they serve least
       for (std::uint32_t bin = bins; bin-- > 0 && done < need;)
         for (std::uint32_t i = bins_[cold].head[bin] - 1, then = 0; i != no_page && done < need; i = then) {
-          const std::uint32_t n = page_[i].length & ~free_bit, first = i == spare ? fit_end : i;
-          then = page_[i].next;
-          const std::uint32_t end = i + n < warm_end_ ? i + n : warm_end_;  // no page behind was ever warm
-          if (page_[i].warm == 0 || first >= end) continue;
-          const std::uint32_t warm = i == spare ? count_warm(first, end - first) : page_[i].warm;
+          const std::uint32_t begin = run_[i].first, n = run_[i].length, first = i == spare ? fit_end : begin;
+          then = run_[i].next;
+          const std::uint32_t end = begin + n < warm_end_ ? begin + n : warm_end_;  // no page behind was ever warm
+          if (run_[i].warm == 0 || first >= end) continue;
+          const std::uint32_t warm = i == spare ? count_warm(first, end - first) : run_[i].warm;
           if (!source.purge(address(first), static_cast<Bytes>(std::uint64_t{end - first} * page_bytes))) continue;
           set_warm(first, end - first, false);
           done += warm;
           remove(i);
-          insert(i, n, page_[i].warm - warm);
+          insert(i, begin, n, run_[i].warm - warm);
         }
     return done;
   }
@@ -147,9 +149,9 @@ class PageRegion {
   template <class Visit>
   void visit(Visit&& visit_run) const noexcept {
     for (std::uint32_t i = 0; i < pages_;) {
-      const std::uint32_t n = page_[i].length & ~free_bit;
-      visit_run(address(i), n, (page_[i].length & free_bit) != 0);
-      i += n;
+      const Run& run = run_[at_[i]];
+      visit_run(address(i), run.length, run.free);
+      i += run.length;
     }
   }
   /// The longest run of warm free pages. Cost: the free runs and the warm pages among them.
@@ -157,10 +159,10 @@ class PageRegion {
     std::uint32_t best = 0;
     for (const Bins& b : bins_)
       for (std::uint32_t bin = b.next(0); bin < bins; bin = b.next(bin + 1))
-        for (std::uint32_t i = b.head[bin] - 1; i != no_page; i = page_[i].next) {
-          if (page_[i].warm <= best) continue;
-          std::uint32_t run = 0, end = i + (page_[i].length & ~free_bit);
-          for (std::uint32_t p = i; p < end && p < warm_end_; ++p) {
+        for (std::uint32_t i = b.head[bin] - 1; i != no_page; i = run_[i].next) {
+          if (run_[i].warm <= best) continue;
+          std::uint32_t run = 0, end = run_[i].first + run_[i].length;
+          for (std::uint32_t p = run_[i].first; p < end && p < warm_end_; ++p) {
             run = (warm_[p / 64] >> (p % 64) & 1) != 0 ? run + 1 : 0;
             if (run > best) best = run;
           }
@@ -169,12 +171,12 @@ class PageRegion {
   }
 
  private:
-  struct Page {
-    std::uint32_t length;  // of a run's first page: its pages, and whether they are free
-    std::uint32_t start;   // of a run's last page: its first page, and whether they are free
-    std::uint32_t next, prev, warm;
+  struct Run {
+    std::uint32_t first, length, warm;
+    std::uint32_t next, prev;  // in its bin, while free; `next` also links unused entries
+    bool free;
   };
-  static constexpr std::uint32_t free_bit = 0x8000'0000, max_pages = 1u << 30, bins = 32 + 26 * 16;
+  static constexpr std::uint32_t max_pages = 1u << 30, bins = 32 + 26 * 16;
   static constexpr std::uintptr_t base_alignment = 2u << 20;
 
   struct Bins {
@@ -189,10 +191,11 @@ class PageRegion {
 
   PageRegion(std::byte* data, std::uint64_t size, std::byte* base, std::uint32_t pages) noexcept
       : data_(data), base_(base), size_(size), pages_(pages) {
-    page_ = reinterpret_cast<Page*>(data + (sizeof(PageRegion) + 63) / 64 * 64);
-    slab_ = reinterpret_cast<Slab*>(page_ + pages);
+    run_ = reinterpret_cast<Run*>(data + (sizeof(PageRegion) + 63) / 64 * 64);
+    slab_ = reinterpret_cast<Slab*>(run_ + pages);
     warm_ = reinterpret_cast<std::uint64_t*>(slab_ + pages / slab_pages + 1);
-    insert(0, pages, 0);
+    at_ = reinterpret_cast<std::uint32_t*>(warm_ + (pages + 63) / 64);
+    insert(make_run(), 0, pages, 0);
   }
 
   // Exact below 32 pages, then 16 bins a power of two.
@@ -201,30 +204,43 @@ class PageRegion {
     const auto log = static_cast<std::uint32_t>(std::bit_width(n) - 1);
     return 32 + (log - 5) * 16 + ((n >> (log - 4)) & 15);
   }
-  void set_run(std::uint32_t first, std::uint32_t n, std::uint32_t bit) noexcept {
-    page_[first].length = n | bit;
-    page_[first + n - 1].start = first | bit;
+  [[nodiscard]] std::uint32_t make_run() noexcept {
+    if (unused_ == no_page) return runs_++;
+    const std::uint32_t i = unused_;
+    unused_ = run_[i].next;
+    return i;
   }
-  void insert(std::uint32_t i, std::uint32_t n, std::uint32_t warm) noexcept {
+  void drop_run(std::uint32_t i) noexcept {
+    remove(i);
+    run_[i].next = unused_;
+    unused_ = i;
+  }
+  void set_run(std::uint32_t i, std::uint32_t first, std::uint32_t n, bool free) noexcept {
+    run_[i].first = first;
+    run_[i].length = n;
+    run_[i].free = free;
+    at_[first] = at_[first + n - 1] = i;
+  }
+  void insert(std::uint32_t i, std::uint32_t first, std::uint32_t n, std::uint32_t warm) noexcept {
     const std::uint32_t bin = bin_of(n);
     Bins& b = bins_[warm != n];
-    set_run(i, n, free_bit);
+    set_run(i, first, n, true);
     warm_free_ += warm;
-    page_[i].warm = warm;
-    page_[i].prev = no_page;
-    page_[i].next = b.head[bin] - 1;
-    if (b.head[bin] != 0) page_[b.head[bin] - 1].prev = i;
+    run_[i].warm = warm;
+    run_[i].prev = no_page;
+    run_[i].next = b.head[bin] - 1;
+    if (b.head[bin] != 0) run_[b.head[bin] - 1].prev = i;
     b.head[bin] = i + 1;
     b.full[bin / 64] |= std::uint64_t{1} << (bin % 64);
   }
   void remove(std::uint32_t i) noexcept {
-    const Page& s = page_[i];
-    const std::uint32_t n = s.length & ~free_bit, bin = bin_of(n);
-    Bins& b = bins_[s.warm != n];
+    const Run& s = run_[i];
+    const std::uint32_t bin = bin_of(s.length);
+    Bins& b = bins_[s.warm != s.length];
     warm_free_ -= s.warm;
-    if (s.next != no_page) page_[s.next].prev = s.prev;
+    if (s.next != no_page) run_[s.next].prev = s.prev;
     if (s.prev != no_page)
-      page_[s.prev].next = s.next;
+      run_[s.prev].next = s.next;
     else if ((b.head[bin] = s.next + 1) == 0)
       b.full[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
   }
@@ -252,11 +268,13 @@ class PageRegion {
 
   std::byte* data_;
   std::byte* base_;
-  Page* page_;
+  Run* run_;  // compact, so that lists stay in the nearest cache
   Slab* slab_;
   std::uint64_t* warm_;
+  std::uint32_t* at_;  // the run of its first and of its last page
   std::uint64_t size_;
   std::uint32_t pages_, warm_end_ = 0, warm_free_ = 0;
+  std::uint32_t runs_ = 0, unused_ = no_page;
   Bins bins_[2];  // runs that are warm throughout, and the others
 };
 
