@@ -42,7 +42,7 @@ class BasicHostHeap;
 /// A handle to a `BasicHostHeap`, which outlives it and every block. A block has alignment 64 at least; up to 2 KiB it is of a
 /// class that wastes less than 64 bytes below 1 KiB and 128 above; a larger one, or one of a higher alignment, takes whole pages. Freed blocks are kept for their
 /// size as long as that needs no new memory; then they are joined, and idle pages go back to the system so that what is reserved
-/// stays within a twelfth of the peak in use, plus 256 KiB. Threads: any.
+/// stays within an eleventh of the peak in use, plus 256 KiB. Threads: any.
 template <page_source Source>
 class BasicHostPool {
  public:

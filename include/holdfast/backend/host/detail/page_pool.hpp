@@ -20,7 +20,7 @@ struct PoolLimits {
 
 /// Runs of pages: the regions, freed runs kept for their size, and how much may be reserved.
 ///
-/// What is reserved is held to the peak in use and a twelfth more: where no warm run fits and that is reached, everything kept is
+/// What is reserved is held to the peak in use and an eleventh more: where no warm run fits and that is reached, everything kept is
 /// joined, and if need be what lies idle elsewhere is given back. Threads: one at a time, except `region_of`.
 template <page_source Source>
 class PagePool {
@@ -199,12 +199,12 @@ class PagePool {
   }
   // What may be reserved without giving idle memory back.
   [[nodiscard]] std::uint64_t mark() const noexcept {
-    const std::uint64_t mark = peak_ + peak_ / 12 + 64;
+    const std::uint64_t mark = peak_ + peak_ / 11 + 64;
     return mark < limits_.limit_pages ? mark : limits_.limit_pages;
   }
   // The longest run that is kept for its size.
   [[nodiscard]] std::uint32_t run_limit() const noexcept {
-    return careful_ == 0 ? no_page : peak_ / 256 < no_page ? static_cast<std::uint32_t>(peak_ / 256) : no_page;
+    return careful_ == 0 ? no_page : peak_ / 64 < no_page ? static_cast<std::uint32_t>(peak_ / 64) : no_page;
   }
 
   HOLDFAST_NO_UNIQUE_ADDRESS Source source_;

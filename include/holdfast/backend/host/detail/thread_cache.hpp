@@ -59,7 +59,7 @@ struct PageStacks {
 /// What one thread keeps of one pool's free blocks: only it pushes and pops.
 struct ThreadCache {
   BlockStack<63> near[near_stacks];
-  PageStacks<15> far;
+  PageStacks<31> far;
   std::uint32_t far_pages;   // in `far`
   std::uint32_t far_limit;   // for `far_pages`
   std::atomic<Bytes> live;     // bytes this thread took less those it gave back; others read it
