@@ -83,7 +83,13 @@ class PagePool {
       return stack.push(p);
     }
     own->far_limit = n > run_limit() ? 0 : limits_.cache_pages;
-    if (own->far_pages + std::uint64_t{n} > own->far_limit) return keep(p, n);
+    if (own->far_pages + std::uint64_t{n} > own->far_limit) {
+      if (n > own->far_limit || ++own->refused < 256) return keep(p, n);
+      own->refused = 0;  // what is kept may be of sizes that are no longer asked for
+      for (std::uint32_t i = 0; i < own->far.none; ++i)
+        if (own->far.key[i] != 0) own->far.stack[i].drain(own->far.stack[i].count, [&](std::byte* q) { keep(q, own->far.key[i]); });
+      own->far_pages = 0;
+    }
     const std::uint32_t i = own->far.claim(n), held = own->far.key[i];
     auto& stack = own->far.stack[i];
     if (const std::uint64_t out = held != n ? stack.count : stack.full() ? far_batch : 0; out != 0) {

@@ -38,14 +38,16 @@ class PageRegion {
     pages -= table_bytes(pages) / page_bytes;
     const auto begin = reinterpret_cast<std::uintptr_t>(data);
     std::uintptr_t base = (begin + table_bytes(pages) + base_alignment - 1) & ~(base_alignment - 1);
-    pages = (begin + size - base) / page_bytes & ~std::uint64_t{slab_pages - 1};
+    const std::uint64_t left = (begin + size - base) / page_bytes;
+    pages = (left < pages ? left : pages) & ~std::uint64_t{slab_pages - 1};  // the tables are for no more
     return ::new (static_cast<void*>(data)) PageRegion(data, size, data + (base - begin), static_cast<std::uint32_t>(pages));
   }
   /// Bytes of a reservation that surely holds a run of `pages` pages aligned to `alignment` bytes; 0: too many.
   [[nodiscard]] static constexpr std::uint64_t bytes_for(std::uint64_t pages, std::uint64_t alignment) noexcept {
     if (pages > max_pages || alignment > max_pages * page_bytes) return 0;
     pages += alignment / page_bytes + slab_pages + 1;
-    return pages > max_pages ? 0 : pages * page_bytes + table_bytes(pages) + base_alignment;
+    pages += base_alignment / page_bytes;  // may be lost before the first; `make` sizes its tables for the whole reservation
+    return pages > max_pages ? 0 : pages * page_bytes + table_bytes(pages + pages / 64) + page_bytes;
   }
 
   PageRegion* next = nullptr;

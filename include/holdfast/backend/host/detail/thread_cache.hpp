@@ -62,6 +62,7 @@ struct ThreadCache {
   PageStacks<31> far;
   std::uint32_t far_pages;   // in `far`
   std::uint32_t far_limit;   // for `far_pages`
+  std::uint32_t refused;     // runs that found no room since `far` was last emptied for that
   std::atomic<Bytes> live;     // bytes this thread took less those it gave back; others read it
 
   void* core;                               // the pool
