@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "holdfast/backend/host/system_memory.hpp"
 #include "holdfast/concepts/memory_backend.hpp"
 
 namespace holdfast::testing {
@@ -59,14 +60,14 @@ class LoggedMemory {
     if (log_->allocations.fetch_add(1) == log_->fail_at.load() || size < 0)
       return make_error(size < 0 ? Errc::invalid_argument : Errc::out_of_memory, "told to fail");
     log_->live_bytes += size;
-    return Block{static_cast<std::byte*>(::operator new(static_cast<std::size_t>(size), std::align_val_t(alignment.value()))), size};
+    return SystemMemory{}.allocate(size, alignment);
   }
   void deallocate(Block block) noexcept {
     if (block.data == nullptr) return;
     for (Bytes i = 0; i < block.size; ++i) block.data[i] = std::byte{0xDD};
     log_->frees += 1;
     log_->live_bytes -= block.size;
-    ::operator delete(block.data, std::align_val_t(64));
+    SystemMemory{}.deallocate(block);
   }
 
  private:
