@@ -3,7 +3,6 @@
 // survives writing.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,22 +10,14 @@
 #include "holdfast/graph/traversal.hpp"
 #include "holdfast/hlo/parser.hpp"
 #include "holdfast/hlo/printer.hpp"
+#include "support/demand.hpp"
+#include "support/texts.hpp"
 
 using namespace holdfast;
+using testing::demand;
+using testing::StringSink;
 
 namespace {
-
-void demand(bool good) {
-  if (!good) std::abort();
-}
-
-struct Text {
-  std::string text;
-  Error write(std::string_view part) noexcept {
-    text += part;
-    return {};
-  }
-};
 
 void check_place(std::string_view text, const Error& e) {
   demand(e.what != nullptr && e.at_kind == AtKind::line_column && e.line() >= 1 && e.column() >= 1);
@@ -89,18 +80,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ParseOptions options;
   options.strict = size % 2 == 1;
   options.limits.depth = 100;
-  Text warnings;
+  StringSink warnings;
   const Result<Module> m = parse_hlo_text(text, options, warnings);
   if (!m.ok()) {
     check_place(text, m.error());
-    Text shown;
+    StringSink shown;
     demand(write_parse_error(shown, text, m.error()).ok());
     return 0;
   }
   check_module(*m);
   PrintOptions full;
   full.elide_above = -1;
-  Text once, twice;
+  StringSink once, twice;
   demand(print_hlo_text(*m, once, full).ok());
   options.limits.depth = 500;  // what was inferred may be nested more deeply than what was written
   const Result<Module> again = parse_hlo_text(once.text, options);

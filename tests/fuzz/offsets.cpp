@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <vector>
 
 #include "holdfast/plan/detail/placed_ranges.hpp"
@@ -17,15 +16,13 @@
 #include "holdfast/plan/plan_arenas.hpp"
 #include "holdfast/plan/plan_offsets.hpp"
 #include "holdfast/plan/validate.hpp"
+#include "support/demand.hpp"
 #include "support/intervals.hpp"
 
 using namespace holdfast;
+using testing::demand;
 
 namespace {
-
-void demand(bool good) {
-  if (!good) std::abort();
-}
 
 struct Input {
   testing::OwnedProblem problem;

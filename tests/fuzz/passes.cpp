@@ -3,7 +3,6 @@
 // operations that do not end; a pass leaves it good, or as it was.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
@@ -14,25 +13,17 @@
 #include "holdfast/passes/placement_annotations.hpp"
 #include "holdfast/passes/verifier.hpp"
 #include "support/check_module.hpp"
+#include "support/demand.hpp"
+#include "support/texts.hpp"
 
 using namespace holdfast;
+using testing::demand;
+using testing::StringSink;
 
 namespace {
 
-void demand(bool good) {
-  if (!good) std::abort();
-}
-
-struct Text {
-  std::string text;
-  Error write(std::string_view part) noexcept {
-    text += part;
-    return {};
-  }
-};
-
 std::string print(const Module& m) {
-  Text out;
+  StringSink out;
   demand(print_hlo_text(m, out).ok());
   return out.text;
 }
@@ -61,8 +52,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     demand(std::string_view(e.what).find("asynchronous operation") != std::string_view::npos);
     return 0;
   }
-  run(*m, PlacementAnnotations<Text>{});
-  run(*m, MemorySpacePropagation<Text>{});
-  run(*m, HostTransferAsyncifier<Text>{});
+  run(*m, PlacementAnnotations<StringSink>{});
+  run(*m, MemorySpacePropagation<StringSink>{});
+  run(*m, HostTransferAsyncifier<StringSink>{});
   return 0;
 }

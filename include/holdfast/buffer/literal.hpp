@@ -80,6 +80,15 @@ inline Error wrong_size(const char* what, Bytes wanted, std::size_t given) noexc
   e.available = static_cast<Bytes>(given);
   return e;
 }
+// The shape, and whether values and memory are as large as it says.
+inline Error check_sizes(const ArrayShape& shape, std::size_t values, std::size_t device) noexcept {
+  if (Error e = shape.check(); !e.ok()) return e;
+  if (static_cast<Bytes>(values) != shape.host_size())
+    return wrong_size("the values are not as many bytes as the array has", shape.host_size(), values);
+  if (static_cast<Bytes>(device) != shape.device_size())
+    return wrong_size("the memory is not as large as the array in its layout", shape.device_size(), device);
+  return {};
+}
 
 }  // namespace detail
 
@@ -87,11 +96,7 @@ inline Error wrong_size(const char* what, Bytes wanted, std::size_t given) noexc
 ///
 /// Errors: invalid_argument (the shape, or sizes that are not its `host_size` and `device_size`). Cost: the elements.
 [[nodiscard]] inline Error lay_out(const ArrayShape& shape, std::span<const std::byte> values, std::span<std::byte> device) noexcept {
-  if (Error e = shape.check(); !e.ok()) return e;
-  if (static_cast<Bytes>(values.size()) != shape.host_size())
-    return detail::wrong_size("the values are not as many bytes as the array has", shape.host_size(), values.size());
-  if (static_cast<Bytes>(device.size()) != shape.device_size())
-    return detail::wrong_size("the memory is not as large as the array in its layout", shape.device_size(), device.size());
+  if (Error e = detail::check_sizes(shape, values.size(), device.size()); !e.ok()) return e;
   if (values.empty()) return {};
   if (detail::is_plain(shape)) return std::memcpy(device.data(), values.data(), values.size()), Error{};
   std::memset(device.data(), 0, device.size());
@@ -114,11 +119,7 @@ inline Error wrong_size(const char* what, Bytes wanted, std::size_t given) noexc
 
 /// Undoes `lay_out`: reads the values, row major, out of memory in the shape's layout. Errors, Cost: as `lay_out`.
 [[nodiscard]] inline Error read_out(const ArrayShape& shape, std::span<const std::byte> device, std::span<std::byte> values) noexcept {
-  if (Error e = shape.check(); !e.ok()) return e;
-  if (static_cast<Bytes>(values.size()) != shape.host_size())
-    return detail::wrong_size("the values are not as many bytes as the array has", shape.host_size(), values.size());
-  if (static_cast<Bytes>(device.size()) != shape.device_size())
-    return detail::wrong_size("the memory is not as large as the array in its layout", shape.device_size(), device.size());
+  if (Error e = detail::check_sizes(shape, values.size(), device.size()); !e.ok()) return e;
   if (values.empty()) return {};
   if (detail::is_plain(shape)) return std::memcpy(values.data(), device.data(), values.size()), Error{};
   const unsigned bits = shape.element_bits;

@@ -14,6 +14,7 @@
 #include "holdfast/plan/buffer_assignment.hpp"
 #include "holdfast/plan/detail/remat_choice.hpp"
 #include "holdfast/plan/detail/remat_edit.hpp"
+#include "holdfast/plan/plan_module.hpp"
 #include "holdfast/plan/plan_offsets.hpp"
 #include "holdfast/plan/plan_summary.hpp"
 #include "holdfast/plan/time_model.hpp"
@@ -152,9 +153,9 @@ struct ModuleTables {
 template <offset_planner Planner>
 class Rematerializer {
  public:
-  constexpr Rematerializer(Module& module, const RematerializeOptions& options,
+  constexpr Rematerializer(ModulePlan& plan, const RematerializeOptions& options,
                            const Planner& planner)
-      : m_(module), options_(options), planner_(planner) {}
+      : p_(plan), m_(plan.module), options_(options), planner_(planner) {}
 
   constexpr Result<Rematerialized> run() {
     double link = 0;
@@ -162,18 +163,13 @@ class Rematerializer {
     std::uint32_t vain = 0;  // rounds without gain, one after another
     std::vector<RematDecision> decisions;
     for (std::uint32_t round = 0;; ++round) {
-      Result<ValueTable> values = analyze_values(m_);
-      if (!values.ok()) return values.error();
-      Result<Liveness> live = analyze_liveness(m_, *values);
-      if (!live.ok()) return live.error();
-      BufferSet buffers(m_, *values, *live);
-      Result<BufferAssignment> plan = assign_buffers(m_, *live, buffers, planner_, options_.assign);
-      if (!plan.ok()) return plan.error();
-      const PlanSummary summary =
-          summarize_plan(m_, *values, *live, buffers, *plan, options_.pointer_size);
+      Error e = p_.analyze();
+      if (e.ok()) e = p_.plan(planner_, {options_.assign, options_.pointer_size});
+      if (!e.ok()) return e;
+      const PlanSummary& summary = p_.summary;
       if (round == 0) {
         out_.first_peak = out_.peak = summary.peak_bytes;
-        out_.floor = peak_floor(m_, *values, *live, buffers, summary);
+        out_.floor = peak_floor(m_, p_.values, p_.live, p_.buffers(), summary);
       }
       if (round == 0 || summary.peak_bytes < out_.peak) {
         out_.peak = summary.peak_bytes;
@@ -188,7 +184,7 @@ class Rematerializer {
       const TimeModel time(m_, options_.machine);
       if (round == 0) out_.seconds = time.total();
       const RematRules rules(m_);
-      RematTimeLine line(m_, *values, *live, buffers, *plan, time);
+      RematTimeLine line(m_, p_.values, p_.live, p_.buffers(), p_.assignment, time);
       const Bytes fixed = summary.peak_bytes - summary.stats.temp_size_in_bytes;
       // The arenas may be a little higher than what is alive, and other orders of sharing come with
       // the changes.
@@ -197,18 +193,18 @@ class Rematerializer {
       const Bytes target = options_.limit - fixed - loss - margin;
       const RematLimits limits{options_.recompute, options_.offload, options_.wait_for_copies,
                                std::min(options_.chain, 256u)};
-      RematChoice choice(m_, *values, time, rules, line, limits, link);
+      RematChoice choice(m_, p_.values, time, rules, line, limits, link);
       const std::vector<RematEdit> edits = choice.run(std::max<Bytes>(target, 0));
       if (edits.empty()) break;
       link = choice.link_seconds();
-      for (const RematEdit& e : edits)
-        if (!e.dropped) {
-          const auto again = static_cast<std::uint32_t>(e.chain.size());
-          decisions.push_back(
-              {m_[e.unit].name, again == 0, again - (e.moved ? 1u : 0u), e.bytes, e.seconds});
+      for (const RematEdit& edit : edits)
+        if (!edit.dropped) {
+          const auto again = static_cast<std::uint32_t>(edit.chain.size());
+          decisions.push_back({m_[edit.unit].name, again == 0, again - (edit.moved ? 1u : 0u),
+                               edit.bytes, edit.seconds});
         }
       if (best_.empty()) best_.emplace_back(m_);
-      if (Error e = RematEditor(m_, rules).run(edits); !e.ok()) return e;
+      if (e = RematEditor(m_, rules).run(edits); !e.ok()) return e;
     }
     if (!best_.empty()) std::move(best_.front()).restore(m_);
     for (const RematDecision& d : out_.decisions) {
@@ -222,6 +218,7 @@ class Rematerializer {
  private:
   static constexpr std::uint32_t most_vain = 3;
 
+  ModulePlan& p_;
   Module& m_;
   const RematerializeOptions& options_;
   const Planner& planner_;
@@ -246,7 +243,10 @@ template <offset_planner Planner = PlanOffsets<>>
 [[nodiscard]] constexpr Result<Rematerialized> rematerialize(Module& module,
                                                              const RematerializeOptions& options,
                                                              const Planner& planner = {}) {
-  return detail::Rematerializer<Planner>(module, options, planner).run();
+  ModulePlan plan(std::move(module));
+  Result<Rematerialized> out = detail::Rematerializer<Planner>(plan, options, planner).run();
+  module = std::move(plan.module);
+  return out;
 }
 
 }  // namespace holdfast
