@@ -2,6 +2,7 @@
 // A program planned for a test, and a backend that counts and fails.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -100,10 +101,13 @@ struct CheckedRun {
   std::unique_ptr<PatternKernel> kernel;
   Error error;
   bool results_good = true;
+  // What an earlier run left in memory that is used again must not pass for this run's.
+  static inline std::uint64_t next_stamp = 1;
 
   explicit CheckedRun(const PlannedText& p, std::uint32_t streams = 1,
                       PatternCheck check = PatternCheck::full)
-      : kernel(std::make_unique<PatternKernel>(p.program(), check)) {
+      : kernel(std::make_unique<PatternKernel>(p.program(), check, 2, next_stamp)) {
+    next_stamp += std::uint64_t{1} << 32;
     using Executor = PlanExecutor<SystemMemory, HostEvent>;
     Result<Executor> executor = Executor::make(p.program(), SystemMemory{}, *kernel);
     REQUIRE(executor.ok());

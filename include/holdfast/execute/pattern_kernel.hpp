@@ -24,10 +24,13 @@ namespace holdfast {
 /// What should be where follows from the program alone (`Origins`), so that faults of alias
 /// analysis show as well as those of lives, offsets, copies and order. A loop runs `trips` rounds;
 /// a conditional takes branch k mod n on its k-th visit, counted over all runs. After the first
-/// fault every call fails. Threads: as `plan_kernel` asks; figures between runs.
+/// fault every call fails. A kernel on memory that another one wrote takes a `first_stamp` above
+/// all of that one's, or what is left there could stand for a copy that was not made.
+/// Threads: as `plan_kernel` asks; figures between runs.
 class PatternKernel {
  public:
-  PatternKernel(const PlannedProgram& program, PatternCheck check, std::uint32_t trips = 2)
+  PatternKernel(const PlannedProgram& program, PatternCheck check, std::uint32_t trips = 2,
+                std::uint64_t first_stamp = 1)
       : m_(*program.module),
         check_(check),
         trips_(trips),
@@ -42,7 +45,8 @@ class PatternKernel {
         counts_(m_.instructions.size(), 0),
         pending_of_(m_.instructions.size(), IndexRange{}),
         arenas_(program.plan->entry_arenas().size(), Block{}),
-        tops_(arenas_.size(), 0) {
+        tops_(arenas_.size(), 0),
+        last_stamp_(first_stamp - 1) {
     std::uint32_t most = 1;
     std::uint32_t pending = 0;
     for (std::uint32_t k = 0; k < m_.instructions.size(); ++k) {
@@ -210,7 +214,7 @@ class PatternKernel {
   std::vector<Block> arenas_;
   std::vector<Bytes> tops_;
   mutable std::uint64_t checked_ = 0;
-  std::uint64_t last_stamp_ = 0;
+  std::uint64_t last_stamp_;
   std::mutex mutex_;  // guards fault_, rules_
   PatternFault fault_;
 
