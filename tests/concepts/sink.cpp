@@ -109,6 +109,8 @@ TEST_CASE("sink: an error's sentence ends with the numbers that apply") {
   CHECK(sentence(e) == "no memory [argument 3]");
   e.at_kind = AtKind::count;
   CHECK(sentence(e) == "no memory [count 3]");
+  e.at_kind = AtKind::limit;
+  CHECK(sentence(e) == "no memory [limit 3]");
   e.at_kind = AtKind::byte_offset;  // the reader's caller says where, in the form of its input
   CHECK(sentence(e) == "no memory");
 }

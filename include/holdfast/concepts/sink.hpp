@@ -69,6 +69,7 @@ constexpr Error write_error(S& out, const Error& e) noexcept {
   if (e.requested >= 0 || e.available >= 0) put(")");
   if (e.at_kind == AtKind::argument) put(" [argument "), put_number(static_cast<std::int64_t>(e.at)), put("]");
   if (e.at_kind == AtKind::count) put(" [count "), put_number(static_cast<std::int64_t>(e.at)), put("]");
+  if (e.at_kind == AtKind::limit) put(" [limit "), put_number(static_cast<std::int64_t>(e.at)), put("]");
   if (e.native != 0) put(" [native "), put_number(e.native), put("]");
   return failure;
 }

@@ -60,7 +60,7 @@ enum class StatusKind : std::uint8_t {
 };
 
 /// What `Error::at` means.
-enum class AtKind : std::uint8_t { none, byte_offset, line_column, argument, count, range };
+enum class AtKind : std::uint8_t { none, byte_offset, line_column, argument, count, range, limit };
 
 /// A failure as a value: trivially copyable, no allocation, everything needed for one clear sentence.
 ///
