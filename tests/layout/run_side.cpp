@@ -4,6 +4,9 @@
 #include <type_traits>
 
 #include "holdfast/backend/host/system_memory.hpp"
+#include "holdfast/backend/layer/limited.hpp"
+#include "holdfast/backend/layer/observed.hpp"
+#include "holdfast/backend/stack.hpp"
 #include "holdfast/buffer/tracked_buffer.hpp"
 #include "holdfast/event/host_event.hpp"
 #include "holdfast/hold/local_hold.hpp"
@@ -15,6 +18,12 @@ using namespace holdfast;
 static_assert(sizeof(TrackedBuffer<SystemMemory, ImmediateEvent, NoHold>) == sizeof(Block));
 static_assert(sizeof(RawBuffer<SystemMemory, Unique>) == sizeof(Block));
 static_assert(std::is_empty_v<ImmediateEvent> && std::is_empty_v<NoHold> && std::is_empty_v<EmptyMemory>);
+
+// Layers that do nothing neither; one with a state is a pointer more.
+using Unobserved = Stack<SystemMemory, Observed<NoObserver>>;
+static_assert(std::is_empty_v<Unobserved> && sizeof(TrackedBuffer<Unobserved, ImmediateEvent, NoHold>) == sizeof(Block));
+static_assert(sizeof(Stack<SystemMemory, Limited>) == sizeof(void*) && std::is_trivially_copyable_v<Stack<SystemMemory, Limited>>);
+static_assert(sizeof(RawBuffer<Stack<SystemMemory, Limited>, Unique>) == sizeof(Block) + sizeof(void*));
 
 // Handles are one pointer, so they move for nothing and holds survive the move.
 static_assert(sizeof(TrackedBuffer<SystemMemory, HostEvent, SharedHold>) == sizeof(void*));

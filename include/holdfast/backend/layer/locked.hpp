@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "holdfast/backend/layer/detail/layer_base.hpp"
+#include "holdfast/concepts/lock.hpp"
+
+namespace holdfast {
+
+/// Lets one call at a time in: a source for one thread becomes one for any.
+///
+/// Copies are not among these calls: they use memory that is out already. Threads: any, with a real lock; `NoLock` costs nothing.
+template <lock Lock = WordLock>
+struct Locked {
+  template <memory_backend Up>
+  class layer : public detail::LayerBase<layer<Up>, Up>, public detail::StateTypeOf<Lock, Up> {
+    using Base = detail::LayerBase<layer<Up>, Up>;
+    friend Base;
+
+   public:
+    constexpr layer() noexcept
+      requires std::is_empty_v<Lock>
+    = default;
+    explicit constexpr layer(Up up) noexcept
+      requires std::is_empty_v<Lock>
+        : Base(std::move(up)) {}
+    constexpr layer(Up up, Lock& lock) noexcept : Base(std::move(up)), lock_(lock) {}
+
+    /// The visitor runs under the lock: it must not use the stack.
+    template <class Visitor>
+    void visit_blocks(Visitor visitor) noexcept
+      requires inspectable_backend<Up>
+    {
+      locked([&] { this->up().visit_blocks(std::move(visitor)); });
+    }
+    [[nodiscard]] Bytes largest_free() noexcept
+      requires inspectable_backend<Up>
+    {
+      return locked([&] { return this->up().largest_free(); });
+    }
+    Bytes trim(Bytes keep) noexcept
+      requires inspectable_backend<Up>
+    {
+      return locked([&] { return this->up().trim(keep); });
+    }
+
+   private:
+    template <class F>
+    auto locked(F f) noexcept {
+      auto&& lock = lock_.get();
+      LockGuard guard(lock);
+      return f();
+    }
+    template <class... Stream>
+    [[nodiscard]] Result<Block> take(Bytes size, Alignment alignment, Tag tag, Stream&... stream) noexcept {
+      return locked([&] { return this->take_up(size, alignment, tag, stream...); });
+    }
+    template <class... Stream>
+    void give(Block block, Stream&... stream) noexcept {
+      locked([&] { this->give_up(block, stream...); });
+    }
+    HOLDFAST_NO_UNIQUE_ADDRESS detail::StateRef<Lock, layer> lock_;
+  };
+};
+static_assert(memory_backend<Locked<NoLock>::layer<EmptyMemory>> && sizeof(Locked<NoLock>::layer<EmptyMemory>) == 1);
+
+}  // namespace holdfast
