@@ -7,6 +7,7 @@
 #include "holdfast/backend/host/page_source.hpp"
 #include "holdfast/backend/host/system_memory.hpp"
 #include "holdfast/backend/layer/aligned.hpp"
+#include "holdfast/backend/layer/guarded.hpp"
 #include "holdfast/backend/layer/limited.hpp"
 #include "holdfast/backend/layer/locked.hpp"
 #include "holdfast/backend/layer/observed.hpp"

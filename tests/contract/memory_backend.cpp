@@ -10,14 +10,29 @@
 
 #include "holdfast/backend/host/host_pool.hpp"
 #include "holdfast/backend/host/system_memory.hpp"
+#include "holdfast/backend/layer/aligned.hpp"
+#include "holdfast/backend/layer/guarded.hpp"
+#include "holdfast/backend/layer/limited.hpp"
+#include "holdfast/backend/layer/locked.hpp"
+#include "holdfast/backend/layer/observed.hpp"
+#include "holdfast/backend/layer/retrying.hpp"
 #include "holdfast/backend/simulated/race_checked.hpp"
+#include "holdfast/backend/stack.hpp"
 
 // What every memory backend promises. A source with its own set-up specialises `Make`; a new backend adds itself to the list.
-#define MEMORY_BACKENDS EmptyMemory, SystemMemory, HostPool, SimulatedDevice, RaceCheckedDevice
+#define MEMORY_BACKENDS                                                                                              \
+  EmptyMemory, SystemMemory, HostPool, SimulatedDevice, RaceCheckedDevice, Free, Layered<Limited>, Layered<Locked<>>, \
+      Layered<Retrying<WaitForMemory<>>>, Layered<Guarded<>>, Starved, Deep
 
 using namespace holdfast;
 
 namespace {
+using Free = Stack<SystemMemory, Aligned<256>, Observed<NoObserver>, Locked<NoLock>, Retrying<NoHandler>>;
+template <class Layer>
+using Layered = Stack<SystemMemory, Layer>;
+using Starved = Stack<EmptyMemory, Limited>;
+using Deep = Stack<HostPool, Limited, Aligned<64>, Guarded<>, Locked<>>;
+
 template <class B>
 struct Make {
   B backend() { return B{}; }
@@ -26,6 +41,29 @@ template <>
 struct Make<HostPool> {
   HostHeap heap = std::move(*HostHeap::make());
   HostPool backend() { return heap.pool(); }
+};
+// A layer with a state over the system's memory.
+template <class B>
+  requires requires { typename B::state_type; }
+struct Make<B> {
+  typename B::state_type state = make_state();
+  B backend() { return make_stack<B>(typename B::up_type{}, state); }
+  static typename B::state_type make_state() {
+    if constexpr (std::same_as<typename B::state_type, MemoryLimit>)
+      return MemoryLimit(Bytes{1} << 20);
+    else if constexpr (std::same_as<typename B::state_type, WaitForMemory<>>)
+      return WaitForMemory<>(1);
+    else
+      return typename B::state_type{};
+  }
+};
+template <>
+struct Make<Deep> {
+  HostHeap heap = std::move(*HostHeap::make());
+  MemoryLimit limit{Bytes{1} << 20};
+  Guard<Stack<HostPool, Limited, Aligned<64>>> guard;
+  WordLock lock;
+  Deep backend() { return make_stack<Deep>(heap.pool(), limit, guard, lock); }
 };
 template <class Watch>
 struct Make<BasicSimulatedDevice<Watch>> {
