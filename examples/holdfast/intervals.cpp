@@ -9,7 +9,7 @@
 
 #include "holdfast/backend/host/system_memory.hpp"
 #include "holdfast/buffer/raw_buffer.hpp"
-#include "holdfast/execute/pattern.hpp"
+#include "holdfast/core/byte_pattern.hpp"
 #include "holdfast/plan/interval_csv.hpp"
 #include "holdfast/plan/plan_offsets.hpp"
 #include "machine_memory.hpp"

@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
+#include "holdfast/core/byte_pattern.hpp"
 #include "holdfast/execute/detail/machine.hpp"
 #include "holdfast/execute/detail/origins.hpp"
 #include "holdfast/execute/kernel.hpp"
-#include "holdfast/execute/pattern.hpp"
 #include "holdfast/execute/pattern_fault.hpp"
 #include "holdfast/graph/background_update.hpp"
 #include "holdfast/graph/in_place.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "holdfast/execute/pattern.hpp"
+#include "holdfast/core/byte_pattern.hpp"
 
 #include <vector>
 
@@ -7,7 +7,7 @@
 
 using namespace holdfast;
 
-TEST_CASE("pattern: full finds every byte that is another one, and says which") {
+TEST_CASE("byte_pattern: full finds every byte that is another one, and says which") {
   for (const std::size_t size : {1u, 3u, 7u, 8u, 9u, 64u, 4095u, 4096u, 4097u, 8200u, 12291u}) {
     std::vector<std::byte> bytes(size + 16, std::byte{0x5A});
     const Block block{bytes.data() + 8, static_cast<Bytes>(size)};
@@ -27,7 +27,7 @@ TEST_CASE("pattern: full finds every byte that is another one, and says which") 
 }
 
 TEST_CASE(
-    "pattern: page writes and tests both ends of a value and of each of its 4 KiB, and nothing "
+    "byte_pattern: page writes and tests both ends of a value and of each of its 4 KiB, and nothing "
     "else") {
   std::vector<std::byte> bytes(3 * 4096 + 100, std::byte{0});
   const Block block{bytes.data(), static_cast<Bytes>(bytes.size())};
@@ -46,7 +46,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "pattern: another stamp, or the same one at another place of the value, is another pattern") {
+    "byte_pattern: another stamp, or the same one at another place of the value, is another pattern") {
   std::vector<std::byte> bytes(256);
   const Block block{bytes.data(), 256};
   BytePattern(1).write(block, PatternCheck::full);
