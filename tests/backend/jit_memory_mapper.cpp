@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "holdfast/backend/jit/memory_mapper.hpp"
+
+#include <doctest/doctest.h>
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "holdfast/backend/jit/probe.hpp"
+#include "support/jit.hpp"
+#include "support/shared.hpp"
+#include "support/texts.hpp"
+
+using namespace holdfast;
+using namespace holdfast::literals;
+using namespace holdfast::testing;
+
+namespace {
+using Mapper = BasicMemoryMapper<FaultyCalls>;
+constexpr Backing ways[] = {{MapMode::dual_memfd, CodeFile::memfd}, {MapMode::dual_memfd, CodeFile::shared},
+                            {MapMode::mprotect_anon, CodeFile::none}, {MapMode::mprotect_memfd, CodeFile::memfd}};
+
+// Reserves, writes, seals and calls `return value`; -1 where a step fails. Looks at the maps between the steps.
+template <class M>
+int round_trip(M& mapper, std::uint32_t value) {
+  Result<CodeBlock> block = mapper.reserve(mapper.page_size());
+  if (!block.ok()) return -1;
+  int got = -1;
+  const std::vector<std::byte> code = return_constant(value);
+  if (mapper.commit(*block).ok()) {
+    bool clean = !any_writable_and_executable();
+    std::memcpy(block->write + entry, code.data(), code.size());
+    if (mapper.seal(*block).ok()) {
+      clean = clean && !any_writable_and_executable();
+      got = clean ? call_at(block->run + entry) : -2;
+    }
+  }
+  mapper.release(*block);
+  return got;
+}
+
+// A child that could not set up its environment says 77.
+template <class Body>
+void check_child(Body body) {
+  const int status = run_child(body);
+  if (status == 77) return skip_case("no right to set this environment up");
+  CHECK(status == 0);
+}
+}  // namespace
+
+TEST_CASE("memory_mapper: code written through one view runs through the other, in every mode, and nothing is ever writable and executable "
+          "(SM12)") {
+  call_log = {};
+  const CodeFootprint before;
+  for (const Backing way : ways) {
+    CAPTURE(backing_name(way));
+    Mapper mapper(way, MappingName::make("modes", "1"));
+    CHECK(round_trip(mapper, 42) == 42);
+    CHECK(mapper.statistics().live == 0);
+    CHECK(mapper.statistics().peak == mapper.page_size());
+    CHECK(mapper.statistics().failures == 0);
+  }
+  CHECK(CodeFootprint() == before);
+}
+
+TEST_CASE("memory_mapper: a file mapped twice shows its name twice in the map list, once rw-s and once r-xs (JM1)") {
+  call_log = {};
+  call_log.keep = true;
+  Mapper mapper({MapMode::dual_memfd, CodeFile::memfd}, MappingName::make("twice", "7"));
+  Result<CodeBlock> block = mapper.reserve(1);
+  REQUIRE(block.ok());
+  CHECK(block->size == mapper.page_size());
+  CHECK(access_at(block->run) == "---p");
+  REQUIRE(mapper.commit(*block).ok());
+  CHECK(block->write != block->run);
+  const std::vector<std::byte> code = return_constant(7);
+  std::memcpy(block->write + entry, code.data(), code.size());
+  CHECK(access_at(block->run) == "r--s");
+  CHECK(mapper.protect(*block, Access::read_write).code == Errc::invalid_argument);
+  REQUIRE(mapper.protect(*block, Access::read_execute).ok());
+  CHECK(call_at(block->run + entry) == 7);
+  const std::vector<MapLine> lines = maps_named("/memfd:jit:twice:7");
+  REQUIRE(lines.size() == 2);
+  CHECK(access_at(block->write) == "rw-s");
+  CHECK(access_at(block->run) == "r-xs");
+  const std::vector<std::byte> other = return_constant(8);
+  std::memcpy(block->write + entry, other.data(), other.size());
+  CHECK(call_at(block->run + entry) == 8);
+
+  // JM3: the seals let nobody with the descriptor make another writable view, shrink or grow the file.
+  REQUIRE(call_log.kept_fd >= 0);
+  void* at = nullptr;
+  CHECK(SystemCalls::map(at, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, call_log.kept_fd) == EPERM);
+  CHECK(SystemCalls::resize(call_log.kept_fd, 0) == EPERM);
+  CHECK(SystemCalls::resize(call_log.kept_fd, 1 << 20) == EPERM);
+  SystemCalls::close(call_log.kept_fd);
+  CHECK(call_log.open.empty());
+
+  REQUIRE(mapper.seal(*block).ok());
+  CHECK(block->write == nullptr);
+  CHECK(maps_named("/memfd:jit:twice:7").size() == 1);
+  CHECK(mapper.seal(*block).code == Errc::wrong_state);
+  mapper.release(*block);
+  CHECK(maps_named("jit:twice").empty());
+}
+
+TEST_CASE("memory_mapper: the memfd is made close-on-exec, sealable and executable; kernels without a flag are asked again without it "
+          "(cases/11)") {
+  constexpr unsigned base = 1 | 2;
+  for (const int refused : {0, EPERM, EACCES, EINVAL}) {
+    call_log = {};
+    call_log.memory_file_error = refused;
+    Mapper mapper({MapMode::dual_memfd, CodeFile::memfd});
+    CHECK(round_trip(mapper, 3) == (refused == 0 ? 3 : -1));
+    const std::vector<unsigned> expected = refused == 0 ? std::vector<unsigned>{base | 16}
+                                                        : std::vector<unsigned>{base | 16, refused == EINVAL ? base : base | 8};
+    CHECK(call_log.memory_file_flags == expected);
+  }
+  call_log = {};
+  call_log.seal_error = EINVAL;  // Linux before 5.1 has no FUTURE_WRITE
+  Mapper mapper({MapMode::dual_memfd, CodeFile::memfd});
+  CHECK(round_trip(mapper, 4) == 4);
+}
+
+TEST_CASE("memory_mapper: a mode asked for by name fails with the kind of its own errno, twice the same, and leaves nothing (cases/11)") {
+  struct Row {
+    int error;
+    StatusKind kind;
+    const char* text;
+  };
+  for (const Row row : {Row{ENOSYS, StatusKind::unimplemented, "memfd_create: Function not implemented"},
+                        Row{EPERM, StatusKind::permission_denied, "memfd_create: Operation not permitted"},
+                        Row{EACCES, StatusKind::permission_denied, "memfd_create: Permission denied"},
+                        Row{EMFILE, StatusKind::resource_exhausted, "memfd_create: Too many open files"},
+                        Row{ENFILE, StatusKind::resource_exhausted, "memfd_create: Too many open files in system"}}) {
+    call_log = {};
+    call_log.memory_file_error = row.error;
+    const CodeFootprint before;
+    for (int turn = 0; turn < 2; ++turn)
+      for (const MapMode mode : {MapMode::dual_memfd, MapMode::mprotect_memfd}) {
+        StringSink text;
+        const Result<Mapper> mapper = make_mapper<FaultyCalls>({.mode = mode}, text);
+        REQUIRE(!mapper.ok());
+        CHECK(status_kind(mapper.error()) == row.kind);
+        CHECK(mapper.error().native == row.error);
+        CHECK(says(mapper.error(), row.text));
+        CHECK(text.text == sentence(mapper.error()));  // said once
+      }
+    CHECK(CodeFootprint() == before);
+    Result<Mapper> anonymous = make_mapper<FaultyCalls>({.mode = MapMode::mprotect_anon});  // the caller's other choice
+    REQUIRE(anonymous.ok());
+    CHECK(round_trip(*anonymous, 42) == 42);
+    call_log.memory_file_error = 0;  // descriptors are free again
+    CHECK(make_mapper<FaultyCalls>({.mode = MapMode::dual_memfd}).ok());
+  }
+}
+
+TEST_CASE("memory_mapper: where executable pages are refused nothing stays mapped or open (cases/11)") {
+  for (const int refused : {EACCES, EPERM}) {
+    call_log = {};
+    call_log.execute_error = refused;
+    const CodeFootprint before;
+    for (const MapMode mode : {MapMode::dual_memfd, MapMode::mprotect_memfd, MapMode::mprotect_anon}) {
+      const Result<Mapper> mapper = make_mapper<FaultyCalls>({.mode = mode});
+      REQUIRE(!mapper.ok());
+      CHECK(mapper.error().code == Errc::permission_denied);
+    }
+    CHECK(call_log.open.empty());
+    CHECK(CodeFootprint() == before);
+  }
+}
+
+TEST_CASE("memory_mapper: automatic takes the next way when one is refused, and lists them all when all are (JM4)") {
+  call_log = {};
+  call_log.memory_file_error = ENOSYS;
+  JitCapabilities found = probe_code_memory<FaultyCalls>();
+  CHECK(found.backing == Backing{MapMode::dual_memfd, CodeFile::shared});
+  call_log.shared_file_error = EACCES;
+  found = probe_code_memory<FaultyCalls>("/tmp");
+  CHECK((found.backing == Backing{MapMode::dual_memfd, CodeFile::directory} || found.backing.mode == MapMode::mprotect_anon));
+  call_log.directory_error = EOPNOTSUPP;
+  found = probe_code_memory<FaultyCalls>("/tmp");
+  CHECK(found.backing == Backing{MapMode::mprotect_anon, CodeFile::none});
+  REQUIRE(found.attempts.size() == 4);
+  CHECK(found.attempts[0].error.native == ENOSYS);
+  CHECK(found.attempts[1].error.native == EACCES);
+  CHECK(found.attempts[2].error.native == EOPNOTSUPP);
+  CHECK(found.attempts[3].error.ok());
+
+  call_log.execute_error = EACCES;
+  const CodeFootprint before;
+  found = probe_code_memory<FaultyCalls>("/tmp");
+  CHECK(found.backing.mode == MapMode::refuse);
+  CHECK(found.attempts.size() == 5);
+  StringSink text;
+  CHECK(write_attempts(text, found).ok());
+  CHECK(text.text.find("dual_memfd: memfd_create: Function not implemented") != std::string::npos);
+  CHECK(text.text.find("dual_shared_memory: shm_open for code memory failed") != std::string::npos);
+  CHECK(text.text.find("mprotect_anon: mprotect for code memory failed (requested 4096) [native 13]") != std::string::npos);
+  CHECK(CodeFootprint() == before);
+
+  StringSink list;  // the process's cached answer of these calls is this first one
+  const Result<Mapper> refused = make_mapper<FaultyCalls>({.directory = "/tmp"}, list);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == Errc::permission_denied);
+  CHECK(list.text == text.text);
+  call_log = {};  // what was refused for lack of descriptors is asked again
+  Result<Mapper> now = make_mapper<FaultyCalls>();
+  REQUIRE(now.ok());
+  CHECK(now->mode() == MapMode::dual_memfd);
+  CHECK(round_trip(*now, 9) == 9);
+}
+
+TEST_CASE("memory_mapper: mode refuse makes no code memory") {
+  Result<MemoryMapper> mapper = make_mapper({.mode = MapMode::refuse});
+  REQUIRE(mapper.ok());
+  CHECK(mapper->reserve(1).error().code == Errc::permission_denied);
+}
+
+TEST_CASE("memory_mapper: a file-size limit is a refusal, not a signal") {
+  const int result = run_child([] {
+    const rlimit none{0, 0};
+    if (setrlimit(RLIMIT_FSIZE, &none) != 0) return 1;
+    const JitCapabilities found = probe_code_memory();
+    if (found.attempts[0].error.native != EFBIG || status_kind(found.attempts[0].error) != StatusKind::resource_exhausted) return 2;
+    Result<MemoryMapper> named = make_mapper({.mode = MapMode::dual_memfd});
+    if (named.ok() || named.error().native != EFBIG) return 3;
+    Result<MemoryMapper> mapper = make_mapper();
+    return mapper.ok() && mapper->mode() == MapMode::mprotect_anon && round_trip(*mapper, 42) == 42 ? 0 : 4;
+  });
+  CHECK(result == 0);
+}
+
+TEST_CASE("memory_mapper: under seccomp without memfd_create, or without executable pages, code runs another way or is refused clearly "
+          "(JM4, cases/11)") {
+  for (const int error : {ENOSYS, EPERM, EMFILE}) {
+    CAPTURE(error);
+    check_child([error] {
+      if (!deny_call(SYS_memfd_create, error)) return 77;
+      const int descriptors = count_descriptors();
+      const Result<MemoryMapper> named = make_mapper({.mode = MapMode::dual_memfd});
+      if (named.ok() || named.error().native != error) return 1;
+      Result<MemoryMapper> any = make_mapper();
+      if (!any.ok() || any->backing().file == CodeFile::memfd || round_trip(*any, 42) != 42) return 2;
+      return count_descriptors() == descriptors ? 0 : 3;
+    });
+  }
+  check_child([] {
+    if (!deny_execute()) return 77;
+    const CodeFootprint before;
+    StringSink text;
+    const Result<MemoryMapper> mapper = make_mapper({}, text);
+    if (mapper.ok() || mapper.error().code != Errc::permission_denied || mapper.error().native != EACCES) return 1;
+    return CodeFootprint() == before && text.text.find("mprotect_memfd: ") != std::string::npos ? 0 : 2;
+  });
+}
+
+TEST_CASE("memory_mapper: files of a noexec tmpfs are no code memory: the next way is taken") {
+  check_child([] {
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("tmpfs", "/dev/shm", "tmpfs", MS_NOEXEC | MS_NOSUID, nullptr) != 0)
+      return 77;
+    if (!deny_call(SYS_memfd_create, ENOSYS)) return 77;
+    const JitCapabilities found = probe_code_memory("/dev/shm");
+    if (found.attempts.size() != 4 || found.backing.mode != MapMode::mprotect_anon) return 1;
+    for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
+      if (found.attempts[i].error.code != Errc::permission_denied) return 2;
+    Result<MemoryMapper> mapper = make_mapper({.directory = "/dev/shm"});
+    return mapper.ok() && round_trip(*mapper, 42) == 42 ? 0 : 3;
+  });
+}
+
+TEST_CASE("memory_mapper: 1000 blocks made and given back leave descriptors and addresses as they were (JM7)") {
+  for (const Backing way : ways) {
+    MemoryMapper mapper(way, MappingName::make("many", "1"));
+    CHECK(round_trip(mapper, 1) == 1);
+    const CodeFootprint before;
+    for (int i = 0; i < 1000; ++i) {
+      Result<CodeBlock> block = mapper.reserve(1 + i % 5 * 4096);
+      REQUIRE(block.ok());
+      REQUIRE(mapper.commit(*block).ok());
+      block->write[0] = std::byte{0xC3};
+      if (i % 2 == 0) REQUIRE(mapper.seal(*block).ok());
+      mapper.release(*block);
+    }
+    CHECK(CodeFootprint() == before);
+    CHECK(mapper.statistics().live == 0);
+    CHECK(mapper.statistics().blocks == 0);
+    CHECK(mapper.statistics().held_since == 0);
+  }
+}
+
+TEST_CASE("memory_mapper: a fault at every call leaks nothing and leaves nothing executable") {
+  for (const Backing way : ways)
+    for (const bool ever_after : {false, true}) {
+      call_log = {};
+      Mapper sound(way, MappingName::make("fault", "0"));
+      REQUIRE(round_trip(sound, 5) == 5);
+      const long calls = call_log.calls;
+      CHECK(calls >= 3);
+      for (long n = 1; n <= calls; ++n) {
+        CAPTURE(n);
+        const CodeFootprint before;
+        call_log = {};
+        call_log.fail_at = n;
+        call_log.fail_after = ever_after;
+        Mapper mapper(way, MappingName::make("fault", "1"));
+        CHECK(round_trip(mapper, 5) == -1);
+        CHECK(call_log.open.empty());
+        CHECK(mapper.statistics().failures > 0);
+        CHECK(mapper.statistics().live == 0);
+        CHECK(CodeFootprint() == before);
+      }
+    }
+  call_log = {};
+}
+
+TEST_CASE("memory_mapper: sizes that cannot be and the empty block; alignment above a page; a place near an address") {
+  MemoryMapper mapper({MapMode::mprotect_anon, CodeFile::none});
+  CHECK(mapper.reserve(-1).error().code == Errc::invalid_argument);
+  for (const Bytes size : {max_bytes, max_bytes - 4095, Bytes{1} << 62}) CHECK(status_kind(mapper.reserve(size).error()) == StatusKind::resource_exhausted);
+  Result<CodeBlock> none = mapper.reserve(0);
+  REQUIRE(none.ok());
+  CHECK(*none == CodeBlock{});
+  CHECK(mapper.commit(*none).ok());
+  CHECK(mapper.seal(*none).ok());
+  mapper.release(*none);
+  for (const Bytes alignment : {Bytes{1}, Bytes{8192}, 2_MiB, 1_GiB}) {
+    Result<CodeBlock> block = mapper.reserve(3 * 4096, {.alignment = Alignment(alignment)});
+    REQUIRE(block.ok());
+    CHECK(reinterpret_cast<std::uintptr_t>(block->run) % static_cast<std::uintptr_t>(alignment) == 0);
+    CHECK(mapper.statistics().live == 3 * 4096);
+    mapper.release(*block);
+  }
+  const void* anchors[] = {reinterpret_cast<void*>(&round_trip<Mapper>), &mapper};
+  for (const void* near : anchors) {
+    Result<CodeBlock> block = mapper.reserve(1_MiB, {.near = near});
+    REQUIRE(block.ok());
+    const auto a = reinterpret_cast<std::intptr_t>(near), b = reinterpret_cast<std::intptr_t>(block->run);
+    CHECK(std::max(a, b + (1 << 20)) - std::min(a, b) < (std::intptr_t{1} << 31));
+    mapper.release(*block);
+  }
+  CHECK(mapper.statistics().live == 0);
+}
+
+TEST_CASE("memory_mapper: code is kept from forked children only on request") {
+  for (const bool keep : {false, true}) {
+    MemoryMapper mapper({MapMode::dual_memfd, CodeFile::memfd}, MappingName::make("fork", ""), nullptr, keep);
+    Result<CodeBlock> block = mapper.reserve(4096);
+    REQUIRE(block.ok());
+    REQUIRE(mapper.commit(*block).ok());
+    const std::vector<std::byte> code = return_constant(6);
+    std::memcpy(block->write + entry, code.data(), code.size());
+    REQUIRE(mapper.seal(*block).ok());
+    CHECK(run_child([&] { return call_at(block->run + entry); }) == (keep ? -SIGSEGV : 6));
+    mapper.release(*block);
+  }
+}
+
+TEST_CASE("memory_mapper: sealed code cannot be written (SM11)") {
+  for (const Backing way : ways) {
+    MemoryMapper mapper(way);
+    Result<CodeBlock> block = mapper.reserve(4096);
+    REQUIRE(block.ok());
+    REQUIRE(mapper.commit(*block).ok());
+    std::byte* const written = block->write;
+    REQUIRE(mapper.seal(*block).ok());
+    CHECK(run_child([&] { return *static_cast<volatile std::byte*>(block->run) = std::byte{1}, 0; }) == -SIGSEGV);
+    CHECK(run_child([&] { return *static_cast<volatile std::byte*>(written) = std::byte{1}, 0; }) == -SIGSEGV);
+    mapper.release(*block);
+  }
+}
