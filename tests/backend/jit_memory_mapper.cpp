@@ -43,14 +43,6 @@ int round_trip(M& mapper, std::uint32_t value) {
   mapper.release(*block);
   return got;
 }
-
-// A child that could not set up its environment says 77.
-template <class Body>
-void check_child(Body body) {
-  const int status = run_child(body);
-  if (status == 77) return skip_case("no right to set this environment up");
-  CHECK(status == 0);
-}
 }  // namespace
 
 TEST_CASE("memory_mapper: code written through one view runs through the other, in every mode, and nothing is ever writable and executable "
@@ -240,7 +232,7 @@ TEST_CASE("memory_mapper: under seccomp without memfd_create, or without executa
           "(JM4, cases/11)") {
   for (const int error : {ENOSYS, EPERM, EMFILE}) {
     CAPTURE(error);
-    check_child([error] {
+    check_child_status(run_child([error] {
       if (!deny_call(SYS_memfd_create, error)) return 77;
       const int descriptors = count_descriptors();
       const Result<MemoryMapper> named = make_mapper({.mode = MapMode::dual_memfd});
@@ -248,20 +240,20 @@ TEST_CASE("memory_mapper: under seccomp without memfd_create, or without executa
       Result<MemoryMapper> any = make_mapper();
       if (!any.ok() || any->backing().file == CodeFile::memfd || round_trip(*any, 42) != 42) return 2;
       return count_descriptors() == descriptors ? 0 : 3;
-    });
+    }));
   }
-  check_child([] {
+  check_child_status(run_child([] {
     if (!deny_execute()) return 77;
     const CodeFootprint before;
     StringSink text;
     const Result<MemoryMapper> mapper = make_mapper({}, text);
     if (mapper.ok() || mapper.error().code != Errc::permission_denied || mapper.error().native != EACCES) return 1;
     return CodeFootprint() == before && text.text.find("mprotect_memfd: ") != std::string::npos ? 0 : 2;
-  });
+  }));
 }
 
 TEST_CASE("memory_mapper: files of a noexec tmpfs are no code memory: the next way is taken") {
-  check_child([] {
+  check_child_status(run_child([] {
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         mount("tmpfs", "/dev/shm", "tmpfs", MS_NOEXEC | MS_NOSUID, nullptr) != 0)
       return 77;
@@ -272,7 +264,7 @@ TEST_CASE("memory_mapper: files of a noexec tmpfs are no code memory: the next w
       if (found.attempts[i].error.code != Errc::permission_denied) return 2;
     Result<MemoryMapper> mapper = make_mapper({.directory = "/dev/shm"});
     return mapper.ok() && round_trip(*mapper, 42) == 42 ? 0 : 3;
-  });
+  }));
 }
 
 TEST_CASE("memory_mapper: 1000 blocks made and given back leave descriptors and addresses as they were (JM7)") {

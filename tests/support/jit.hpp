@@ -24,7 +24,10 @@
 #include <string_view>
 #include <vector>
 
+#include <doctest/doctest.h>
+
 #include "holdfast/backend/jit/system_calls.hpp"
+#include "support/shared.hpp"
 
 namespace holdfast::testing {
 
@@ -190,6 +193,12 @@ int run_child(Body body) {
   int status = 0;
   if (child < 0 || waitpid(child, &status, 0) != child) return 1000;
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/// A child that could not set up its environment says 77, which skips the case; all else but 0 fails it.
+inline void check_child_status(int status) {
+  if (status == 77) return skip_case("no right to set this environment up");
+  CHECK(status == 0);
 }
 
 /// Makes one system call of this process and its children fail with an errno (as cases/11 deny_memfd.c).

@@ -140,16 +140,16 @@ class BasicMemoryMapper {
   [[nodiscard]] Error seal(CodeBlock& part) noexcept {
     if (part.size == 0) return {};
     if (part.write == nullptr) return make_error(Errc::wrong_state, "code memory is sealed once, after it was committed");
+    // What was written is made visible first: no processor has fetched from pages that are not executable yet, and a
+    // failure here has nothing to take back.
+    if (const int failed = Calls::publish(part.write, part.run, bytes(part.size)); failed != 0)
+      return fail(detail::jit_error(detail::JitCall::publish, failed), part.size);
     if (Error e = protect(part, Access::read_execute); !e.ok()) return e;
-    detail::JitCall call = detail::JitCall::publish;
-    int failed = Calls::publish(part.write, part.run, bytes(part.size));
-    if (failed == 0 && part.write != part.run) {
-      call = detail::JitCall::unmap;
-      failed = Calls::unmap(part.write, bytes(part.size));
-    }
-    if (failed != 0) {
-      static_cast<void>(protect(part, part.write == part.run ? Access::read_write : Access::read));
-      return fail(detail::jit_error(call, failed), part.size);
+    if (part.write != part.run) {
+      if (const int failed = Calls::unmap(part.write, bytes(part.size)); failed != 0) {
+        static_cast<void>(protect(part, Access::read));
+        return fail(detail::jit_error(detail::JitCall::unmap, failed), part.size);
+      }
     }
     part.write = nullptr;
     return {};
@@ -170,6 +170,9 @@ class BasicMemoryMapper {
     const int failed = Calls::seal_pages(part.run, bytes(part.size));
     return failed == 0 ? Error{} : detail::jit_error(detail::JitCall::seal_pages, failed);
   }
+
+  /// Asks for huge pages: a hint.
+  void advise_huge(const CodeBlock& part) noexcept { static_cast<void>(Calls::advise(part.run, bytes(part.size), MADV_HUGEPAGE)); }
 
   /// Gives back a block from `reserve`, its write view too, and empties it. What the kernel keeps counts as a failure.
   void release(CodeBlock& block) noexcept {
