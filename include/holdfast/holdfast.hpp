@@ -10,6 +10,7 @@
 #include "holdfast/backend/jit/contiguous_sections.hpp"
 #include "holdfast/backend/jit/eh_frames.hpp"
 #include "holdfast/backend/jit/fixup.hpp"
+#include "holdfast/backend/jit/jit_memory.hpp"
 #include "holdfast/backend/jit/mapper_registry.hpp"
 #include "holdfast/backend/jit/mapping_name.hpp"
 #include "holdfast/backend/jit/memory_mapper.hpp"

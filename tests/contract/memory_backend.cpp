@@ -10,6 +10,8 @@
 
 #include "holdfast/backend/host/host_pool.hpp"
 #include "holdfast/backend/host/system_memory.hpp"
+#include "holdfast/backend/jit/jit_memory.hpp"
+#include "holdfast/backend/jit/probe.hpp"
 #include "holdfast/backend/layer/aligned.hpp"
 #include "holdfast/backend/layer/guarded.hpp"
 #include "holdfast/backend/layer/limited.hpp"
@@ -20,9 +22,10 @@
 #include "holdfast/backend/stack.hpp"
 
 // What every memory backend promises. A source with its own set-up specialises `Make`; a new backend adds itself to the list.
-#define MEMORY_BACKENDS                                                                                              \
-  EmptyMemory, SystemMemory, HostPool, SimulatedDevice, RaceCheckedDevice, Free, Layered<Limited>, Layered<Locked<>>, \
-      Layered<Retrying<WaitForMemory<>>>, Layered<Guarded<>>, Starved, Deep
+#define MEMORY_BACKENDS                                                                             \
+  EmptyMemory, SystemMemory, HostPool, SimulatedDevice, RaceCheckedDevice, Free,                    \
+      Layered<Limited>, Layered<Locked<>>, Layered<Retrying<WaitForMemory<>>>,                      \
+      Layered<Guarded<>>, Starved, Deep, JitMemory
 
 using namespace holdfast;
 
@@ -64,6 +67,12 @@ struct Make<Deep> {
   Guard<Stack<HostPool, Limited, Aligned<64>>> guard;
   WordLock lock;
   Deep backend() { return make_stack<Deep>(heap.pool(), limit, guard, lock); }
+};
+template <>
+struct Make<JitMemory> {
+  MemoryMapper mapper = std::move(*make_mapper());
+  JitHeap heap{mapper};
+  JitMemory backend() { return heap.memory(); }
 };
 template <class Watch>
 struct Make<BasicSimulatedDevice<Watch>> {

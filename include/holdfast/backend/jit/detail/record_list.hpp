@@ -17,7 +17,9 @@ class RecordList {
   RecordList& operator=(const RecordList&) = delete;
   ~RecordList() { delete[] data_; }
 
-  [[nodiscard]] bool push_back(const T& value) noexcept {
+  [[nodiscard]] bool push_back(const T& value) noexcept { return insert(size_, value); }
+  // Places a record before the one at `at`.
+  [[nodiscard]] bool insert(std::size_t at, const T& value) noexcept {
     if (size_ == capacity_) {
       const std::size_t capacity = capacity_ == 0 ? 8 : 2 * capacity_;
       T* data = new (std::nothrow) T[capacity];
@@ -27,13 +29,18 @@ class RecordList {
       data_ = data;
       capacity_ = capacity;
     }
-    data_[size_++] = value;
+    for (std::size_t i = size_++; i > at; --i) data_[i] = data_[i - 1];
+    data_[at] = value;
     return true;
+  }
+  void erase(std::size_t at) noexcept {
+    for (--size_; at < size_; ++at) data_[at] = data_[at + 1];
   }
   void pop_back() noexcept { --size_; }
   void clear() noexcept { size_ = 0; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
   [[nodiscard]] T& back() noexcept { return data_[size_ - 1]; }
   [[nodiscard]] const T* begin() const noexcept { return data_; }
   [[nodiscard]] const T* end() const noexcept { return data_ + size_; }
