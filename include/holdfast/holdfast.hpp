@@ -3,6 +3,13 @@
 // a test compares. Inside the library nothing includes it.
 #pragma once
 
+#include "holdfast/backend/bfc/dump.hpp"
+#include "holdfast/backend/bfc/explain.hpp"
+#include "holdfast/backend/bfc/options.hpp"
+#include "holdfast/backend/bfc/policies.hpp"
+#include "holdfast/backend/bfc/replay.hpp"
+#include "holdfast/backend/bfc/snapshot.hpp"
+#include "holdfast/backend/bfc_pool.hpp"
 #include "holdfast/backend/host/host_pool.hpp"
 #include "holdfast/backend/host/page_source.hpp"
 #include "holdfast/backend/host/system_memory.hpp"

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "holdfast/backend/bfc/detail/chunk.hpp"
+#include "holdfast/backend/bfc/options.hpp"
+
+namespace holdfast {
+
+/// A piece of a region as a snapshot shows it.
+struct BfcChunkRecord {
+  Block block;               ///< all of it, with its waste
+  Bytes requested = 0;       ///< 0: free
+  std::uint64_t id = 0;      ///< the number of its allocation, from 1; 0: free
+  std::uint64_t freed_at = 0;  ///< the stamp of its release; 0: none
+  std::uint32_t number = 0;  ///< the pool's name for it, used again when it is gone
+  std::uint32_t region = 0;
+  BfcEnd owner = BfcEnd::lower;
+  Tag tag;
+
+  [[nodiscard]] bool used() const noexcept { return id != 0; }
+};
+
+/// A copy of what a pool holds at one time: what reports, explanations and pictures are made of.
+struct BfcSnapshot {
+  BfcOptions options;
+  BfcStatistics statistics;
+  bool two_ended = false;
+  Bytes room = 0;     ///< may still be asked of the upstream
+  Bytes target = 0;   ///< the size of the next region
+  Bytes refused = 0;  ///< the least size that the upstream has refused since it last gave a region; 0: none
+  std::vector<Block> regions;          ///< by address
+  std::vector<BfcChunkRecord> chunks;  ///< by address; they tile the regions
+};
+
+namespace detail {
+
+template <class Core>
+[[nodiscard]] BfcSnapshot bfc_snapshot(const Core& core) {
+  BfcSnapshot s{core.options(), core.statistics(), Core::two_ended, core.room(), core.target(), core.refused(), {}, {}};
+  s.chunks.reserve(core.chunk_count());
+  s.regions.reserve(core.region_count());
+  for (std::uint32_t r = 0; r < core.region_count(); ++r) s.regions.push_back({core.region(r).data, core.region(r).size});
+  core.visit([&](std::uint32_t region, std::uint32_t number, const BfcChunk& c) {
+    s.chunks.push_back({{c.data, c.size}, c.used() ? c.requested : 0, c.id, c.freed_at, number, region, c.owner, c.used() ? c.tag : Tag{}});
+  });
+  return s;
+}
+
+}  // namespace detail
+}  // namespace holdfast
