@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One host allocator, named by the first argument, over the rows of bench/host_pool_peers.sh: `row nanoseconds` a line, the least of
 // many short runs, CPU time. `malloc` is what is preloaded. With a second argument `peak`: `row ratio`, the peak of resident bytes
-// over the peak of live bytes when every page of every block is touched. The third is an event list for the row replay_resnet50.
+// over the peak of live bytes when every page of every block is touched. The third is an event list for the row replay_resnet50, the
+// fourth what the names of the rows to run begin with.
 // Every allocator is called through one virtual function.
 #include <oneapi/tbb/scalable_allocator.h>
 #include <sys/wait.h>
@@ -75,6 +76,8 @@ struct Pool final : Allocator {
 };
 
 std::string name;
+std::string rows;
+bool asked(const std::string& row) { return row.starts_with(rows); }
 std::unique_ptr<Allocator> make() {
   namespace pmr = std::pmr;
   if (name == "HostPool") return std::make_unique<Pool>();
@@ -172,41 +175,43 @@ void play(Allocator& a, const std::vector<Event>& events, std::vector<void*>& p,
   }
 }
 
-void row(const char* kind, std::size_t size, double ns) {
-  std::printf("%s_%zu %.3f\n", kind, size, ns);
+void row(const char* kind, std::size_t size, double (*measure)(std::size_t)) {
+  const std::string title = std::string(kind) + "_" + std::to_string(size);
+  if (!asked(title)) return;
+  std::printf("%s %.3f\n", title.c_str(), measure(size));
   std::fflush(stdout);
 }
 
-void pair(std::size_t size) {
+double pair(std::size_t size) {
   const auto a = make();
-  row("pair", size, least(16, [&] {
-        for (int i = 0; i < 16; ++i) {
-          void* p = a->get(size);
-          keep(p);
-          a->put(p, size);
-        }
-      }));
+  return least(16, [&] {
+    for (int i = 0; i < 16; ++i) {
+      void* p = a->get(size);
+      keep(p);
+      a->put(p, size);
+    }
+  });
 }
-void lifo(std::size_t size) {
+double lifo(std::size_t size) {
   const auto a = make();
   void* p[16];
-  row("lifo16", size, least(16, [&] {
-        for (void*& x : p) {
-          x = a->get(size);
-          keep(x);
-        }
-        for (int i = 15; i >= 0; --i) a->put(p[i], size);
-      }));
+  return least(16, [&] {
+    for (void*& x : p) {
+      x = a->get(size);
+      keep(x);
+    }
+    for (int i = 15; i >= 0; --i) a->put(p[i], size);
+  });
 }
-void touch(std::size_t size) {  // the first byte of every page, of a block that was used before; a page
+double touch(std::size_t size) {  // the first byte of every page, of a block that was used before; a page
   const auto a = make();
-  row("touch", size, least(static_cast<double>(size / 4096), [&] {
-        auto* p = static_cast<char*>(a->get(size));
-        for (std::size_t i = 0; i < size; i += 4096) *const_cast<volatile char*>(p + i) = 1;
-        a->put(p, size);
-      }));
+  return least(static_cast<double>(size / 4096), [&] {
+    auto* p = static_cast<char*>(a->get(size));
+    for (std::size_t i = 0; i < size; i += 4096) *const_cast<volatile char*>(p + i) = 1;
+    a->put(p, size);
+  });
 }
-void remote(std::size_t size) {  // a batch made on one thread is freed on another; CPU time of both
+double remote(std::size_t size) {  // a batch made on one thread is freed on another; CPU time of both
   const std::size_t n = size > (1 << 20) ? 32 : 256;
   const auto a = make();
   std::vector<void*> p(n);
@@ -239,7 +244,7 @@ void remote(std::size_t size) {  // a batch made on one thread is freed on anoth
   stop = true;
   go.release();
   other.join();
-  row("remote", size, best / static_cast<double>(n));
+  return best / static_cast<double>(n);
 }
 
 double resident() {
@@ -277,6 +282,7 @@ void peak(const Trace& t) {
 
 int main(int count, char** arguments) {
   name = count > 1 ? arguments[1] : "malloc";
+  rows = count > 4 ? arguments[4] : "";
   const bool boost_pool = name == "boost::pool", one_thread = name.find("unsync") != std::string::npos;
   const Trace traces[] = {{"replay_small", synthetic(8000, 64, 4096)},
                           {"replay_mixed", synthetic(8000, 64, 1 << 20)},
@@ -284,7 +290,7 @@ int main(int count, char** arguments) {
                           {"replay_resnet50", recorded(count > 3 ? arguments[3] : nullptr)}};
   const bool peaks = count > 2 && std::strcmp(arguments[2], "peak") == 0;
   for (const Trace& t : traces) {
-    if (t.events.empty() || (boost_pool && &t >= traces + 2)) continue;  // a pool for each exact size takes too much there
+    if (t.events.empty() || !asked(t.row) || (boost_pool && &t >= traces + 2)) continue;  // a pool for each exact size takes too much there
     if (peaks) {
       if (fork() == 0) {  // what one trace leaves would serve the next
         peak(t);
@@ -302,10 +308,10 @@ int main(int count, char** arguments) {
     std::printf("%s %.3f\n", t.row, ns);
   }
   if (peaks) return 0;
-  for (std::size_t size = 64; size <= 64 << 20; size *= 4) pair(size);
+  for (std::size_t size = 64; size <= 64 << 20; size *= 4) row("pair", size, pair);
   for (const std::size_t size : {64, 4096, 65536, 1 << 20, 16 << 20})
-    if (!(boost_pool && size > (1 << 20))) lifo(size);
-  for (const std::size_t size : {65536, 1 << 20, 16 << 20, 64 << 20}) touch(size);
+    if (!(boost_pool && size > (1 << 20))) row("lifo16", size, lifo);
+  for (const std::size_t size : {65536, 1 << 20, 16 << 20, 64 << 20}) row("touch", size, touch);
   if (!boost_pool && !one_thread)
-    for (const std::size_t size : {64, 4096, 65536, 1 << 20, 16 << 20}) remote(size);
+    for (const std::size_t size : {64, 4096, 65536, 1 << 20, 16 << 20}) row("remote", size, remote);
 }

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # HostPool beside the allocators of Debian's packages, each in a process of its own, taken in turns so that all meet the same
 # machine: the least of ROUNDS (10) turns, in nanoseconds. With --json `{row: {allocator: ns}}`, else a table, and peak resident over
-# peak live bytes. Packages: libtbb-dev libboost-dev libjemalloc-dev libmimalloc-dev libgoogle-perftools-dev (each may be missing but TBB's and Boost's).
+# peak live bytes. ROWS=replay runs only the rows whose names begin so. Packages: libtbb-dev libboost-dev libjemalloc-dev
+# libmimalloc-dev libgoogle-perftools-dev (each may be missing but TBB's and Boost's).
 set -eu
 cd "$(dirname "$0")/.."
 shared=${HOLDFAST_SHARED:-$PWD/../shared}
@@ -19,7 +20,7 @@ run() {
     mimalloc) preload=libmimalloc.so.2.0 ;;
     tcmalloc) preload=libtcmalloc_minimal.so.4 ;;
   esac
-  LD_PRELOAD=$preload "$out/peers" "$1" "$2" "$trace" 2>"$out/error" | sed "s/^/$1\t/; s/ \([0-9.]*\)$/\t\1/"
+  LD_PRELOAD=$preload "$out/peers" "$1" "$2" "$trace" "${ROWS:-}" 2>"$out/error" | sed "s/^/$1\t/; s/ \([0-9.]*\)$/\t\1/"
   # The loader only warns of what it cannot preload.
   if [ -s "$out/error" ]; then
     echo "no $1: $(head -1 "$out/error")" >&2

@@ -47,12 +47,20 @@ class PagePool {
         return kept_.stack[i].pop();
       }
     PageFit fit;
-    PageRegion* r = find(n, alignment, fit);
+    PageRegion* r = find_warm(n, alignment, fit);
+    if (r == nullptr && reserved_ < mark()) r = find_cold(n, alignment, fit);
     if (r == nullptr || fit.fresh != 0) {
       const std::uint64_t used = allocated_ + n - kept_pages_ - kept_by(own);
       if (used > peak_) peak_ = used;
-      if (r == nullptr || reserved_ + fit.fresh > mark()) {
-        if (flush(own)) r = find(n, alignment, fit);
+      // Least first: a longer run that is kept for its size, then all long ones, then short ones too.
+      const auto too_much = [&] { return r == nullptr || reserved_ + fit.fresh > mark(); };
+      if (too_much()) {
+        if (join_longer(own, n)) r = find_warm(n, alignment, fit);
+        if (too_much()) {
+          flush(own, near_pages);
+          r = find(n, alignment, fit);
+        }
+        if (too_much() && flush(own)) r = find(n, alignment, fit);
         if (r == nullptr && (add_region(n, alignment) == nullptr || (r = find(n, alignment, fit)) == nullptr)) return nullptr;
         if (reserved_ + fit.fresh > mark()) {
           purge(reserved_ + fit.fresh - mark(), r, fit.span, fit.first + n);
@@ -86,8 +94,9 @@ class PagePool {
     if (own->far_pages + std::uint64_t{n} > own->far_limit) {
       if (n > own->far_limit || ++own->refused < 256) return keep(p, n);
       own->refused = 0;  // what is kept may be of sizes that are no longer asked for
-      for (std::uint32_t i = 0; i < own->far.none; ++i)
-        if (own->far.key[i] != 0) own->far.stack[i].drain(own->far.stack[i].count, [&](std::byte* q) { keep(q, own->far.key[i]); });
+      own->far.each([&](auto& stack, std::uint32_t pages) {
+        stack.drain(stack.count, [&](std::byte* q) { keep(q, pages); });
+      });
       own->far_pages = 0;
     }
     const std::uint32_t i = own->far.claim(n), held = own->far.key[i];
@@ -115,8 +124,8 @@ class PagePool {
     allocated_ -= n;
     r->give(p, n);
   }
-  /// Joins everything that is kept here and by the thread; tells whether there was any.
-  bool flush(ThreadCache* own) noexcept {
+  /// Joins the runs above `least` pages that are kept here and by the thread; tells whether there was any.
+  bool flush(ThreadCache* own, std::uint32_t least = 0) noexcept {
     bool any = false;
     const auto join_all = [&](auto& stack, std::uint32_t n) {
       any |= !stack.empty();
@@ -124,15 +133,38 @@ class PagePool {
     };
     const auto join_stacks = [&](auto& stacks, auto& pages) {
       if (pages == 0) return;
-      for (std::uint32_t i = 0; i < stacks.none; ++i)
-        if (stacks.key[i] != 0) join_all(stacks.stack[i], stacks.key[i]);
-      pages = 0;
+      stacks.each([&](auto& stack, std::uint32_t n) {
+        if (n <= least) return;
+        pages -= static_cast<std::uint32_t>(stack.count) * n;
+        join_all(stack, n);
+      });
     };
     join_stacks(kept_, kept_pages_);
     if (own == nullptr) return any;
     join_stacks(own->far, own->far_pages);
-    for (std::uint32_t n = 1; n <= near_pages; ++n) join_all(own->near[small_classes + n - 1], n);
+    for (std::uint32_t n = least + 1; n <= near_pages; ++n) join_all(own->near[small_classes + n - 1], n);
     return any;
+  }
+  /// Joins the shortest run of `n` pages or more that is kept here or by the thread for its size; tells whether there was any.
+  bool join_longer(ThreadCache* own, std::uint32_t n) noexcept {
+    std::uint32_t length = no_page;
+    BlockStack<255>* here = nullptr;
+    BlockStack<31>* there = nullptr;
+    const auto look = [&](auto& stacks, auto*& shortest) {
+      stacks.each([&](auto& stack, std::uint32_t pages) {
+        if (pages >= n && pages < length && !stack.empty()) length = pages, shortest = &stack;
+      });
+    };
+    if (kept_pages_ >= n) look(kept_, here);
+    if (own != nullptr && own->far_pages >= n) look(own->far, there);
+    if (there != nullptr) {
+      own->far_pages -= length;
+      join(there->pop(), length);
+    } else if (here != nullptr) {
+      kept_pages_ -= length;
+      join(here->pop(), length);
+    }
+    return length != no_page;
   }
 
   /// Gives at least `need` pages of free runs back, or all; spares what the run at `span` has before `fit_end`.
@@ -156,10 +188,19 @@ class PagePool {
  private:
   static constexpr std::uint32_t near_batch = 32, far_batch = 8, careful_frees = 1u << 16;
 
-  PageRegion* find(std::uint32_t n, std::uint64_t alignment, PageFit& fit) const noexcept {
+  [[nodiscard]] PageRegion* find(std::uint32_t n, std::uint64_t alignment, PageFit& fit) const noexcept {
+    PageRegion* r = find_warm(n, alignment, fit);
+    return r != nullptr ? r : find_cold(n, alignment, fit);
+  }
+  [[nodiscard]] PageRegion* find_warm(std::uint32_t n, std::uint64_t alignment, PageFit& fit) const noexcept {
+    for (PageRegion* r = regions(); r != nullptr; r = r->next)
+      if (fit = r->find_warm(n, alignment); fit.found()) return r;
+    return nullptr;
+  }
+  [[nodiscard]] PageRegion* find_cold(std::uint32_t n, std::uint64_t alignment, PageFit& fit) const noexcept {
     PageRegion* best = nullptr;
     for (PageRegion* r = regions(); r != nullptr; r = r->next) {
-      const PageFit f = r->find(n, alignment);
+      const PageFit f = r->find_cold(n, alignment);
       if (f.found() && (best == nullptr || f.fresh < fit.fresh)) best = r, fit = f;
     }
     return best;

@@ -65,27 +65,40 @@ class PageRegion {
     return address(static_cast<std::uint32_t>(&s - slab_) * slab_pages);
   }
 
-  /// Finds the shortest warm run for `n` pages at an alignment, else the run that needs the fewest fresh pages; the lowest among
-  /// equals. Cost: bounded by the bins.
-  [[nodiscard]] PageFit find(std::uint32_t n, std::uint64_t alignment) const noexcept {
+  /// Finds the shortest warm run for `n` pages at an alignment, the lowest among equals. Cost: bounded by the bins.
+  [[nodiscard]] PageFit find_warm(std::uint32_t n, std::uint64_t alignment) const noexcept {
+    PageFit best;
+    std::uint32_t length = no_page;
+    const Bins& b = bins_[false];
+    for (std::uint32_t bin = b.next(bin_of(n)); bin < bins && !best.found(); bin = b.next(bin + 1)) {
+      std::uint32_t looked = 0;
+      for (std::uint32_t i = b.head[bin] - 1; i != no_page && looked < 64; i = run_[i].next, ++looked) {
+        const std::uint32_t have = run_[i].length;
+        if (have < n || have > length) continue;
+        const std::uint64_t first = run_[i].first + pages_before(run_[i].first, alignment);
+        if (first + n > run_[i].first + std::uint64_t{have} || (have == length && first > best.first)) continue;
+        best = {i, static_cast<std::uint32_t>(first), 0};
+        length = have;
+      }
+    }
+    return best;
+  }
+  /// Finds the run, cold at least in part, that needs the fewest fresh pages; the shortest, then the lowest among equals.
+  [[nodiscard]] PageFit find_cold(std::uint32_t n, std::uint64_t alignment) const noexcept {
     PageFit best;
     best.fresh = no_page;
     std::uint32_t length = no_page;
-    for (const bool cold : {false, true}) {
-      const Bins& b = bins_[cold];
-      for (std::uint32_t bin = b.next(bin_of(n)); bin < bins && best.fresh != 0; bin = b.next(bin + 1)) {
-        std::uint32_t looked = 0;
-        for (std::uint32_t i = b.head[bin] - 1; i != no_page && looked < 64; i = run_[i].next, ++looked) {
-          const std::uint32_t have = run_[i].length, warm = run_[i].warm, begin = run_[i].first;
-          const std::uint64_t place = reinterpret_cast<std::uintptr_t>(address(begin));
-          const std::uint64_t pad = (((place + alignment - 1) & ~(alignment - 1)) - place) >> page_shift;
-          if (pad + n > have || (warm < n && n - warm > best.fresh)) continue;
-          const auto first = begin + static_cast<std::uint32_t>(pad);
-          const std::uint32_t fresh = !cold ? 0 : warm == 0 ? n : n - count_warm(first, n);
-          if (fresh > best.fresh || (fresh == best.fresh && (have > length || (have == length && first > best.first)))) continue;
-          best = {i, first, fresh};
-          length = have;
-        }
+    const Bins& b = bins_[true];
+    for (std::uint32_t bin = b.next(bin_of(n)); bin < bins && best.fresh != 0; bin = b.next(bin + 1)) {
+      std::uint32_t looked = 0;
+      for (std::uint32_t i = b.head[bin] - 1; i != no_page && looked < 64; i = run_[i].next, ++looked) {
+        const std::uint32_t have = run_[i].length, warm = run_[i].warm;
+        const std::uint64_t first = run_[i].first + pages_before(run_[i].first, alignment);
+        if (first + n > run_[i].first + std::uint64_t{have} || (warm < n && n - warm > best.fresh)) continue;
+        const std::uint32_t fresh = warm == 0 ? n : n - count_warm(static_cast<std::uint32_t>(first), n);
+        if (fresh > best.fresh || (fresh == best.fresh && (have > length || (have == length && first > best.first)))) continue;
+        best = {i, static_cast<std::uint32_t>(first), fresh};
+        length = have;
       }
     }
     return best;
@@ -131,7 +144,7 @@ class PageRegion {
   std::uint32_t purge(Source& source, std::uint32_t need, std::uint32_t spare, std::uint32_t fit_end) noexcept {
     std::uint32_t done = 0;
     for (const bool cold : {true, false})  // those in part cold first: they serve least
-      for (std::uint32_t bin = bins; bin-- > 0 && done < need;)
+      for (std::uint32_t bin = bins_[cold].last(bins); bin < bins && done < need; bin = bins_[cold].last(bin))
         for (std::uint32_t i = bins_[cold].head[bin] - 1, then = 0; i != no_page && done < need; i = then) {
           const std::uint32_t begin = run_[i].first, n = run_[i].length, first = i == spare ? fit_end : begin;
           then = run_[i].next;
@@ -184,9 +197,17 @@ class PageRegion {
   struct Bins {
     std::uint32_t head[bins] = {};  // first run of a bin, counted from 1
     std::uint64_t full[bins / 64] = {};
+    /// The first bin from `bin` on that has a run; `bins` if none.
     [[nodiscard]] std::uint32_t next(std::uint32_t bin) const noexcept {
       for (std::uint32_t word = bin / 64; word < bins / 64; ++word, bin = word * 64)
         if (const std::uint64_t bits = full[word] >> (bin % 64); bits != 0) return bin + static_cast<std::uint32_t>(std::countr_zero(bits));
+      return bins;
+    }
+    /// The last bin before `end` that has a run; `bins` if none.
+    [[nodiscard]] std::uint32_t last(std::uint32_t end) const noexcept {
+      for (std::uint32_t word = (end + 63) / 64; word-- > 0; end = word * 64)
+        if (const std::uint64_t bits = full[word] << (word * 64 + 64 - end); bits != 0)
+          return end - 1 - static_cast<std::uint32_t>(std::countl_zero(bits));
       return bins;
     }
   };
@@ -200,6 +221,10 @@ class PageRegion {
     insert(make_run(), 0, pages, 0);
   }
 
+  // Pages from `page` to the next that is aligned.
+  [[nodiscard]] std::uint64_t pages_before(std::uint32_t page, std::uint64_t alignment) const noexcept {
+    return (-reinterpret_cast<std::uintptr_t>(address(page)) & (alignment - 1)) >> page_shift;
+  }
   // Exact below 32 pages, then 16 bins a power of two.
   [[nodiscard]] static constexpr std::uint32_t bin_of(std::uint32_t n) noexcept {
     if (n < 32) return n;

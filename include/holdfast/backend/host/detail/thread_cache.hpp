@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -34,6 +35,7 @@ template <std::uint32_t Capacity>
 struct PageStacks {
   static constexpr std::uint32_t sets = 64, ways = 4, none = sets * ways;
   std::uint32_t key[none];  // pages of a run; 0: never used
+  std::uint64_t used[none / 64];  // a bit for each key that is not 0
   BlockStack<Capacity> stack[none];
 
   [[nodiscard]] static constexpr std::uint32_t set_of(std::uint32_t pages) noexcept { return (pages * 0x9E37'79B1u >> 26) * ways; }
@@ -43,6 +45,15 @@ struct PageStacks {
       if (key[i] == pages) return i;
     return none;
   }
+  /// Calls `f(stack, pages)` for every stack that was ever used.
+  template <class F>
+  void each(F&& f) noexcept {
+    for (std::uint32_t word = 0; word < none / 64; ++word)
+      for (std::uint64_t bits = used[word]; bits != 0; bits &= bits - 1) {
+        const std::uint32_t i = word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
+        f(stack[i], key[i]);
+      }
+  }
   /// The stack for a length: its own, else an empty one, else one to be emptied by the caller; `key` says which.
   [[nodiscard]] std::uint32_t claim(std::uint32_t pages) noexcept {
     const std::uint32_t set = set_of(pages);
@@ -51,7 +62,10 @@ struct PageStacks {
     found = set;
     for (std::uint32_t i = set; i < set + ways; ++i)
       if (stack[i].count < stack[found].count) found = i;
-    if (stack[found].empty()) key[found] = pages;
+    if (stack[found].empty()) {
+      key[found] = pages;
+      used[found / 64] |= std::uint64_t{1} << (found % 64);
+    }
     return found;
   }
 };
