@@ -11,6 +11,7 @@
 #include "holdfast/backend/bfc/snapshot.hpp"
 #include "holdfast/backend/bfc_pool.hpp"
 #include "holdfast/backend/host/host_pool.hpp"
+#include "holdfast/backend/host/memory_limit.hpp"
 #include "holdfast/backend/host/page_source.hpp"
 #include "holdfast/backend/host/system_memory.hpp"
 #include "holdfast/backend/jit/code_file.hpp"

@@ -63,7 +63,7 @@ TEST_CASE("host_pool: every size and alignment gives an aligned block of its own
       live.pop_back();
       continue;
     }
-    const Bytes size = 1 + static_cast<Bytes>(random() % (Bytes{1} << (1 + random() % 17)));
+    const Bytes size = 1 + static_cast<Bytes>(random() % (std::uint64_t{1} << (1 + random() % 17)));
     const Bytes alignment = Bytes{1} << (random() % 4 == 0 ? random() % 15 : random() % 7);
     const Result<Block> b = pool.allocate(size, Alignment(alignment));
     REQUIRE(b.ok());
@@ -118,7 +118,7 @@ TEST_CASE("host_pool: a small block whose alignment took it a page goes back to 
 TEST_CASE("host_pool: sizes that cannot be rounded or served are errors, and the pool works on (cases/05 1-3)") {
   const std::string path = shared_path("cases/05-pool-size-overflow/rounding.csv");
   if (path.empty()) return;
-  HostHeap heap = std::move(*HostHeap::make());
+  HostHeap heap = std::move(*HostHeap::make({.heed_system = false}));  // nothing of it is touched
   HostPool pool = heap.pool();
   const Block first = *pool.allocate(1024, Alignment(64));
   const std::string text = read_file(path);
@@ -193,7 +193,7 @@ TEST_CASE("host_pool: five rounds of two blocks go upstream in the first only (c
 
 TEST_CASE("host_pool: one request reserves at most itself and the larger of 64 KiB and an eighth (cases/08 A)") {
   for (const Bytes request : {Bytes{1}, Bytes{4096}, Bytes{65537}, Bytes{5368713216}, Bytes{8589934593}, Bytes{21894266880}}) {
-    HostHeap heap = std::move(*HostHeap::make());
+    HostHeap heap = std::move(*HostHeap::make({.heed_system = false}));  // nothing of it is touched
     HostPool pool = heap.pool();
     const Result<Block> b = pool.allocate(request, Alignment(64));
     REQUIRE(b.ok());
@@ -203,7 +203,7 @@ TEST_CASE("host_pool: one request reserves at most itself and the larger of 64 K
 }
 
 TEST_CASE("host_pool: a small block does not swallow a large free one (cases/08 B, cases/09 B)") {
-  HostHeap heap = std::move(*HostHeap::make());
+  HostHeap heap = std::move(*HostHeap::make({.heed_system = false}));  // nothing of it is touched
   HostPool pool = heap.pool();
   pool.deallocate(*pool.allocate(4_GiB, Alignment(64)));
   const Block b = *pool.allocate(10_KiB, Alignment(64)), c = *pool.allocate(4_GiB, Alignment(64));
@@ -259,6 +259,72 @@ TEST_CASE("host_pool: a limit is kept, is over_budget with both numbers, and fre
   CHECK(pool.statistics().peak_reserved <= 8_MiB);
   pool.deallocate(*d);
   pool.deallocate(b);
+}
+
+TEST_CASE("host_pool: growth stops at what the control group or the system has left, and the error names it (backends.md 1.4)") {
+  using MeteredHeap = BasicHostHeap<MeteredPages>;
+  page_log.reset();
+  meter = {};
+  {
+    MeteredHeap heap = std::move(*MeteredHeap::make());
+    auto pool = heap.pool();
+    meter.room = {10_MiB, LimitSource::cgroup};
+    const Error e = pool.allocate(10_MiB + 1, Alignment(64)).error();
+    CHECK(e.code == Errc::out_of_memory);
+    CHECK(status_kind(e) == StatusKind::resource_exhausted);
+    CHECK(e.stage == Stage::allocation);
+    CHECK(std::string_view(e.what) == "The control group's memory limit is reached");
+    CHECK(e.requested == 10_MiB + 1);
+    CHECK(e.available == 10_MiB);
+    const Block a = *pool.allocate(8_MiB, Alignment(64));  // what fits is given
+    meter.room = {1_MiB, LimitSource::system};             // somebody else took some: it is seen at once
+    const Error f = pool.allocate(3_MiB, Alignment(64)).error();
+    CHECK(f.code == Errc::out_of_memory);
+    CHECK(std::string_view(f.what) == "The system has no more memory available");
+    CHECK(f.available == 1_MiB);
+    pool.deallocate(a);
+    const long asked = meter.asked;
+    const Block b = *pool.allocate(8_MiB, Alignment(64));  // memory that the pool has needs no room
+    CHECK(meter.asked == asked);
+    pool.deallocate(b);
+    const Bytes purged = page_log.purged;
+    CHECK(pool.allocate(10_MiB, Alignment(64)).error().available == 1_MiB);  // what it has free is given back before it gives up
+    CHECK(page_log.purged == purged + 8_MiB);
+    CHECK(pool.statistics().reserved == 0);
+    meter.room = {-1, LimitSource::system};
+    CHECK(pool.allocate(1, Alignment(64)).error().available == 0);
+    meter.room = {};
+    const Block c = *pool.allocate(1_GiB, Alignment(64));
+    const long before = meter.asked;
+    const Block d = *pool.allocate(32_MiB, Alignment(64)), g = *pool.allocate(32_MiB, Alignment(64));
+    CHECK(meter.asked == before);  // within 64 MiB it is not asked again
+    const Block h = *pool.allocate(32_MiB, Alignment(64));
+    CHECK(meter.asked == before + 1);
+    for (const Block& x : {c, d, g, h}) pool.deallocate(x);
+  }
+  {
+    MeteredHeap heap = std::move(*MeteredHeap::make({.heed_system = false}));
+    auto pool = heap.pool();
+    meter = {{0, LimitSource::cgroup}, 0};
+    pool.deallocate(*pool.allocate(1_MiB, Alignment(64)));
+    CHECK(meter.asked == 0);
+  }
+  CHECK(page_log.open == 0);
+}
+
+TEST_CASE("host_pool: a request that was refused does not raise what may be reserved later") {
+  using MeteredHeap = BasicHostHeap<MeteredPages>;
+  meter = {{1_GiB, LimitSource::system}, 0};
+  MeteredHeap heap = std::move(*MeteredHeap::make());
+  auto pool = heap.pool();
+  CHECK(!pool.allocate(2_GiB, Alignment(64)).ok());
+  std::vector<Block> parts;
+  for (int round = 0; round < 8; ++round) {  // each round asks for another size: what the others left must be reused
+    for (int i = 0; i < 16; ++i) parts.push_back(*pool.allocate(1_MiB + round * 64_KiB, Alignment(64)));
+    for (const Block& b : parts) pool.deallocate(b);
+    parts.clear();
+  }
+  CHECK(pool.statistics().peak_reserved <= (16 * (1_MiB + 7 * 64_KiB)) * 11 / 10);
 }
 
 TEST_CASE("host_pool: trim gives memory back, which reads as zero when it is taken again, and keeps what it is told to") {
@@ -361,7 +427,7 @@ TEST_CASE("host_pool: on every trace what is reserved stays within 1.1 of the mo
       events.push_back({op == 'a', id, size});
       ids = std::max<std::size_t>(ids, id + 1);
     }
-    HostHeap heap = std::move(*HostHeap::make());
+    HostHeap heap = std::move(*HostHeap::make({.heed_system = false}));  // nothing of it is touched
     HostPool pool = heap.pool();
     std::vector<Block> blocks(ids);
     Bytes live = 0, peak = 0;

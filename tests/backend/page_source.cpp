@@ -37,6 +37,13 @@ struct NoAdvice : Good {
   void advise_huge(std::byte*, Bytes) noexcept = delete;
 };
 static_assert(!page_source<NoAdvice>);
+struct Metered : Good {
+  MemoryRoom room() noexcept { return {}; }
+};
+struct Unsure : Good {
+  Bytes room() noexcept { return 0; }
+};
+static_assert(metered_page_source<Metered> && !metered_page_source<Good> && page_source<Unsure> && !metered_page_source<Unsure>);
 }  // namespace
 
 TEST_CASE("page_source: the system's pages are zero when new and when purged, and refused when there cannot be so many") {

@@ -45,4 +45,18 @@ struct CountedPages {
   void advise_huge(std::byte* data, Bytes size) noexcept { SystemPages{}.advise_huge(data, size); }
 };
 
+/// What a metered source says, and how often it was asked.
+struct Meter {
+  MemoryRoom room;
+  long asked = 0;
+};
+inline Meter meter;
+
+struct MeteredPages : CountedPages {
+  MemoryRoom room() noexcept {
+    ++meter.asked;
+    return meter.room;
+  }
+};
+
 }  // namespace holdfast::testing

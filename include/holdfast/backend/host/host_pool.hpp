@@ -17,6 +17,7 @@ struct HostPoolOptions {
   Bytes cache_limit = Bytes{64} << 20;  ///< bytes of blocks above 64 KiB that each thread may keep; of smaller ones it keeps 63 a size
   Bytes region_size = Bytes{16} << 30;  ///< address space reserved at a time; costs nothing until it is used
   bool huge_pages = false;            ///< asks the system to back the pool by huge pages
+  bool heed_system = true;            ///< no growth past what the process's control group and the system have left
 };
 
 /// What a host pool has and had; all in bytes.
@@ -48,7 +49,8 @@ class BasicHostPool {
  public:
   static constexpr MemorySpace space = MemorySpace::host;
 
-  /// Gives uninitialised memory. Errors: invalid_argument (negative size), out_of_memory, over_budget (the limit).
+  /// Gives uninitialised memory. Errors: invalid_argument (negative size), over_budget (the pool's limit), out_of_memory (the control group, the system or the
+  /// source has no more); the text says which, `available` what is left.
   /// Cost: without an atomic read-modify-write from the thread's cache, else one lock and, seldom, system calls.
   [[nodiscard]] Result<Block> allocate(Bytes size, Alignment alignment) noexcept {
     detail::ThreadCache* own = core_->cache();
@@ -146,7 +148,7 @@ class BasicHostHeap {
     const Bytes cache = options.cache_limit < most ? options.cache_limit : most;
     const Bytes region = options.region_size < most ? options.region_size : most;
     auto* core = Pool::Core::make(source, {pages(options.limit), static_cast<std::uint64_t>(region),
-                                           static_cast<std::uint32_t>(pages(cache)), options.huge_pages});
+                                           static_cast<std::uint32_t>(pages(cache)), options.huge_pages, options.heed_system});
     if (core == nullptr) return make_error(Errc::out_of_memory, "Out of memory making a host pool");
     return BasicHostHeap(core);
   }

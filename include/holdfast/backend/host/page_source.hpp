@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "holdfast/backend/host/memory_limit.hpp"
 #include "holdfast/core/units.hpp"
 
 namespace holdfast {
@@ -24,7 +25,13 @@ concept page_source = std::is_nothrow_copy_constructible_v<S> && requires(S& sou
   { source.advise_huge(data, size) } noexcept -> std::same_as<void>;
 };
 
-/// The system's anonymous private memory. Stateless. Threads: any.
+/// A source that knows how much more memory the system would back; the pool asks before it grows.
+template <class S>
+concept metered_page_source = page_source<S> && requires(S& source) {
+  { source.room() } noexcept -> std::same_as<MemoryRoom>;
+};
+
+/// The system's anonymous private memory, as far as the process's control group and the system have it. Stateless. Threads: any.
 struct SystemPages {
   [[nodiscard]] std::byte* reserve(Bytes size) noexcept {
     void* p = ::mmap(nullptr, static_cast<std::size_t>(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -35,7 +42,11 @@ struct SystemPages {
     return ::madvise(data, static_cast<std::size_t>(size), MADV_DONTNEED) == 0;
   }
   void advise_huge(std::byte* data, Bytes size) noexcept { ::madvise(data, static_cast<std::size_t>(size), MADV_HUGEPAGE); }
+  [[nodiscard]] MemoryRoom room() noexcept {
+    SystemFiles files;
+    return memory_room(files);
+  }
 };
-static_assert(page_source<SystemPages> && std::is_empty_v<SystemPages>);
+static_assert(metered_page_source<SystemPages> && std::is_empty_v<SystemPages>);
 
 }  // namespace holdfast

@@ -47,7 +47,7 @@ class HeapCore {
     if (size == 0) return Block{};
     if (size < 0) return failure(Errc::invalid_argument, "a negative number of bytes was asked for", size);
     std::byte* p = nullptr;
-    Errc why = Errc::out_of_memory;
+    Refusal why;
     const auto bytes = static_cast<std::uint64_t>(size);
     {
       LockGuard guard(lock_);
@@ -58,8 +58,8 @@ class HeapCore {
       if (p != nullptr) add_live(own, size);
     }
     if (p != nullptr) return Block{p, size};
-    Error e = failure(why, why == Errc::over_budget ? "The host pool's limit is reached" : "Out of memory allocating", size);
-    if (why == Errc::over_budget) e.available = static_cast<Bytes>(pages_.limits().limit_pages * page_bytes);
+    Error e = failure(why.code, why.what, size);
+    e.available = why.available;
     return e;
   }
   [[gnu::noinline]] void deallocate(ThreadCache* own, Block block) noexcept {

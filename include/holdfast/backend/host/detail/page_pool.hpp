@@ -15,7 +15,14 @@ namespace holdfast::detail {
 struct PoolLimits {
   std::uint64_t limit_pages, region_bytes;
   std::uint32_t cache_pages;
-  bool huge_pages;
+  bool huge_pages, ask_source;
+};
+
+/// Why there is no run of pages.
+struct Refusal {
+  Errc code = Errc::out_of_memory;
+  const char* what = "Out of memory allocating";
+  Bytes available = -1;
 };
 
 /// Runs of pages: the regions, freed runs kept for their size, and how much may be reserved.
@@ -39,7 +46,7 @@ class PagePool {
   [[nodiscard]] std::uint64_t peak_reserved() const noexcept { return peak_reserved_; }
 
   /// Gives a run of `n` pages; null, and why, when there is none.
-  [[nodiscard]] std::byte* take(ThreadCache* own, std::uint32_t n, std::uint64_t alignment, Errc& why) noexcept {
+  [[nodiscard]] std::byte* take(ThreadCache* own, std::uint32_t n, std::uint64_t alignment, Refusal& why) noexcept {
     if (alignment <= page_bytes)
       if (const std::uint32_t i = kept_.find(n); i != kept_.none && !kept_.stack[i].empty()) {
         refill(own, kept_.stack[i], n);
@@ -50,8 +57,12 @@ class PagePool {
     PageRegion* r = find_warm(n, alignment, fit);
     if (r == nullptr && reserved_ < mark()) r = find_cold(n, alignment, fit);
     if (r == nullptr || fit.fresh != 0) {
-      const std::uint64_t used = allocated_ + n - kept_pages_ - kept_by(own);
+      const std::uint64_t used = allocated_ + n - kept_pages_ - kept_by(own), peak_before = peak_;
       if (used > peak_) peak_ = used;
+      const auto refuse = [&]() -> std::byte* {
+        peak_ = peak_before;  // what was never given does not raise the mark
+        return nullptr;
+      };
       // Least first: a longer run that is kept for its size, then all long ones, then short ones too.
       const auto too_much = [&] { return r == nullptr || reserved_ + fit.fresh > mark(); };
       if (too_much()) {
@@ -61,19 +72,17 @@ class PagePool {
           r = find(n, alignment, fit);
         }
         if (too_much() && flush(own)) r = find(n, alignment, fit);
-        if (r == nullptr && (add_region(n, alignment) == nullptr || (r = find(n, alignment, fit)) == nullptr)) return nullptr;
+        if (r == nullptr && (add_region(n, alignment) == nullptr || (r = find(n, alignment, fit)) == nullptr)) return refuse();
         if (reserved_ + fit.fresh > mark()) {
           purge(reserved_ + fit.fresh - mark(), r, fit.span, fit.first + n);
           careful_ = careful_frees;
         }
-        if (reserved_ + fit.fresh > limits_.limit_pages) {
-          purge(reserved_);
-          r = find(n, alignment, fit);
-          if (reserved_ + fit.fresh > limits_.limit_pages) {
-            why = Errc::over_budget;
-            return nullptr;
-          }
-        }
+      }
+      if (fit.fresh != 0 && !may_grow(fit.fresh, why)) {
+        flush(own);
+        purge(reserved_);
+        r = find(n, alignment, fit);
+        if (!may_grow(fit.fresh, why)) return refuse();
       }
       reserved_ += fit.fresh;
       if (reserved_ > peak_reserved_) peak_reserved_ = reserved_;
@@ -186,7 +195,7 @@ class PagePool {
   }
 
  private:
-  static constexpr std::uint32_t near_batch = 32, far_batch = 8, careful_frees = 1u << 16;
+  static constexpr std::uint32_t near_batch = 32, far_batch = 8, careful_frees = 1u << 16, most_unasked = 1u << 14;
 
   [[nodiscard]] PageRegion* find(std::uint32_t n, std::uint64_t alignment, PageFit& fit) const noexcept {
     PageRegion* r = find_warm(n, alignment, fit);
@@ -204,6 +213,30 @@ class PagePool {
       if (f.found() && (best == nullptr || f.fresh < fit.fresh)) best = r, fit = f;
     }
     return best;
+  }
+  // Whether so many more pages may be backed, by the user's limit and by what the source has room for. The source is asked anew after
+  // 64 MiB or an eighth of its room, so that other users of the machine are seen in time and asking costs nothing beside page faults.
+  [[nodiscard]] bool may_grow(std::uint64_t fresh, Refusal& why) noexcept {
+    if (reserved_ + fresh > limits_.limit_pages) {
+      why = {Errc::over_budget, "The host pool's limit is reached", bytes(limits_.limit_pages - reserved_)};
+      return false;
+    }
+    if constexpr (metered_page_source<Source>)
+      if (limits_.ask_source && fresh > unasked_) {
+        const MemoryRoom room = source_.room();
+        const std::uint64_t pages = room.bytes > 0 ? static_cast<std::uint64_t>(room.bytes) / page_bytes : 0;
+        unasked_ = 0;
+        if (fresh > pages) {
+          why = {Errc::out_of_memory,
+                 room.source == LimitSource::cgroup ? "The control group's memory limit is reached" : "The system has no more memory available",
+                 bytes(pages)};
+          return false;
+        }
+        const std::uint64_t step = pages / 8 < most_unasked ? pages / 8 : most_unasked;
+        unasked_ = pages - fresh < step ? pages : fresh + step;
+      }
+    unasked_ -= fresh < unasked_ ? fresh : unasked_;
+    return true;
   }
   // A large reservation first; half as much as long as it is refused, at last just enough.
   PageRegion* add_region(std::uint32_t n, std::uint64_t alignment) noexcept {
@@ -244,6 +277,7 @@ class PagePool {
     for (std::uint32_t n = 1; n <= near_pages; ++n) pages += own->near[small_classes + n - 1].count * n;
     return pages;
   }
+  [[nodiscard]] static Bytes bytes(std::uint64_t pages) noexcept { return static_cast<Bytes>(pages * page_bytes); }
   // What may be reserved without giving idle memory back.
   [[nodiscard]] std::uint64_t mark() const noexcept {
     const std::uint64_t mark = peak_ + peak_ / 11 + 64;
@@ -259,6 +293,7 @@ class PagePool {
   std::atomic<PageRegion*> first_{nullptr};
   // In pages. `allocated_` counts runs cut from regions, those kept in stacks too; `peak_` is its highest with nothing kept.
   std::uint64_t reserved_ = 0, peak_reserved_ = 0, allocated_ = 0, kept_pages_ = 0, peak_ = 0;
+  std::uint64_t unasked_ = 0;  // pages to grow by before the source is asked for its room again
   std::uint32_t careful_ = 0;  // frees to come of which long runs are joined at once: keeping them for their size has cost memory
   PageStacks<255> kept_;  // zero in a fresh reservation
 };

@@ -19,7 +19,7 @@ class SmallBlocks {
   explicit SmallBlocks(PagePool<Source>& pages) noexcept : pool_(pages) {}
 
   /// Gives a block of a class and fills the thread's stack up; null, and why, when there is none.
-  [[nodiscard]] std::byte* take(ThreadCache* own, std::uint32_t c, Errc& why) noexcept {
+  [[nodiscard]] std::byte* take(ThreadCache* own, std::uint32_t c, Refusal& why) noexcept {
     auto& kept = kept_[c];
     if (own == nullptr) return kept.empty() ? take_from_slab(own, c, why) : kept.pop();
     auto& stack = own->near[c];
@@ -50,7 +50,7 @@ class SmallBlocks {
  private:
   static constexpr std::uint32_t batch = 32;
 
-  std::byte* take_from_slab(ThreadCache* own, std::uint32_t c, Errc& why) noexcept {
+  std::byte* take_from_slab(ThreadCache* own, std::uint32_t c, Refusal& why) noexcept {
     while (slabs_[c] != nullptr) {
       Slab& s = *slabs_[c];
       if (std::byte* p = s.take(data_of(s)); p != nullptr) return p;
