@@ -104,9 +104,9 @@ struct ShadowPages : SystemPages {
 }  // namespace
 
 TEST_CASE("page_region: a reservation just enough holds the run it is for, and tables and pages never meet (a defect once)") {
-  for (const std::uint64_t pages : {1, 8, 9, 100, 511, 512, 4096, 9000})
+  for (const std::uint64_t pages : {1u, 8u, 9u, 100u, 511u, 512u, 4096u, 9000u})
     for (const std::uint64_t alignment : {std::uint64_t{1}, page_bytes, std::uint64_t{1} << 16, std::uint64_t{2} << 20, std::uint64_t{64} << 20})
-      for (const std::uint64_t offset : {0, 1, 255, 511}) {
+      for (const std::uint64_t offset : {0u, 1u, 255u, 511u}) {
         CAPTURE(pages);
         CAPTURE(alignment);
         CAPTURE(offset);
@@ -193,8 +193,10 @@ TEST_CASE("page_region: best fits, free pages, the longest free run and what a p
       source.refuse = random() % 4 == 0;
       // Spares what a fit would take, as the pool does.
       const PageFit spared = random() % 2 == 0 ? r.find_cold(n, 1) : PageFit{};
-      const std::uint32_t done = r.purge(source, need, spared.span, spared.first + n);
+      const bool whole = spared.found() || random() % 2 == 0;
+      const std::uint32_t done = r.purge(source, need, whole, spared.span, spared.first + n);
       CHECK(before - r.warm_free() == done);
+      if (!whole && !source.refuse) CHECK(done == std::min(before, need));
       if (source.refuse) CHECK(done == 0);
       if (!source.refuse && !spared.found()) CHECK(done >= std::min(before, need));
       if (spared.found()) CHECK(r.find_cold(n, 1).fresh == spared.fresh);

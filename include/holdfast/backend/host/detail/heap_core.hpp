@@ -80,7 +80,7 @@ class HeapCore {
     pages_.flush(own);
     small_.flush(own);
     const std::uint64_t pages = keep < 0 ? 0 : static_cast<std::uint64_t>(keep) / page_bytes;
-    return pages >= pages_.reserved() ? 0 : static_cast<Bytes>(pages_.purge(pages_.reserved() - pages) * page_bytes);
+    return pages >= pages_.reserved() ? 0 : static_cast<Bytes>(pages_.purge(pages_.reserved() - pages, false) * page_bytes);
   }
 
   struct Figures {

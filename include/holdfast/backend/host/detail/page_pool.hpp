@@ -74,13 +74,13 @@ class PagePool {
         if (too_much() && flush(own)) r = find(n, alignment, fit);
         if (r == nullptr && (add_region(n, alignment) == nullptr || (r = find(n, alignment, fit)) == nullptr)) return refuse();
         if (reserved_ + fit.fresh > mark()) {
-          purge(reserved_ + fit.fresh - mark(), r, fit.span, fit.first + n);
+          purge(reserved_ + fit.fresh - mark(), true, r, fit.span, fit.first + n);
           careful_ = careful_frees;
         }
       }
       if (fit.fresh != 0 && !may_grow(fit.fresh, why)) {
         flush(own);
-        purge(reserved_);
+        purge(reserved_, true);
         r = find(n, alignment, fit);
         if (!may_grow(fit.fresh, why)) return refuse();
       }
@@ -176,11 +176,13 @@ class PagePool {
     return length != no_page;
   }
 
-  /// Gives at least `need` pages of free runs back, or all; spares what the run at `span` has before `fit_end`.
-  std::uint64_t purge(std::uint64_t need, PageRegion* spared = nullptr, std::uint32_t span = no_page, std::uint32_t fit_end = 0) noexcept {
+  /// Gives `need` pages of free runs back, or all; where whole runs are cheaper, more. Spares what the run at `span` has before
+  /// `fit_end`.
+  std::uint64_t purge(std::uint64_t need, bool whole, PageRegion* spared = nullptr, std::uint32_t span = no_page,
+                      std::uint32_t fit_end = 0) noexcept {
     std::uint64_t done = 0;
     for (PageRegion* r = regions(); r != nullptr && done < need; r = r->next)
-      done += r->purge(source_, static_cast<std::uint32_t>(need - done), r == spared ? span : no_page, fit_end);
+      done += r->purge(source_, static_cast<std::uint32_t>(need - done), whole, r == spared ? span : no_page, fit_end);
     reserved_ -= done;
     return done;
   }

@@ -138,19 +138,21 @@ class PageRegion {
     insert(run, first, n, warm);
   }
 
-  /// Gives the pages of warm free runs back to the system, longest first, until `need` are given, sparing what is before `fit_end`
-  /// in the run at `spare`.
+  /// Gives the pages of warm free runs back to the system, longest first, until `need` are given: whole runs, as that takes the
+  /// fewest calls, or exactly so many. Spares what is before `fit_end` in the run at `spare`.
   template <class Source>
-  std::uint32_t purge(Source& source, std::uint32_t need, std::uint32_t spare, std::uint32_t fit_end) noexcept {
+  std::uint32_t purge(Source& source, std::uint32_t need, bool whole, std::uint32_t spare = no_page, std::uint32_t fit_end = 0) noexcept {
     std::uint32_t done = 0;
     for (const bool cold : {true, false})  // those in part cold first: they serve least
       for (std::uint32_t bin = bins_[cold].last(bins); bin < bins && done < need; bin = bins_[cold].last(bin))
         for (std::uint32_t i = bins_[cold].head[bin] - 1, then = 0; i != no_page && done < need; i = then) {
-          const std::uint32_t begin = run_[i].first, n = run_[i].length, first = i == spare ? fit_end : begin;
+          const std::uint32_t begin = run_[i].first, n = run_[i].length;
+          std::uint32_t first = i == spare ? fit_end : begin;
           then = run_[i].next;
           const std::uint32_t end = begin + n < warm_end_ ? begin + n : warm_end_;  // no page behind was ever warm
           if (run_[i].warm == 0 || first >= end) continue;
-          const std::uint32_t warm = i == spare ? count_warm(first, end - first) : run_[i].warm;
+          if (!whole) first = warm_tail(first, end, need - done);
+          const std::uint32_t warm = first != begin ? count_warm(first, end - first) : run_[i].warm;
           if (!source.purge(address(first), static_cast<Bytes>(std::uint64_t{end - first} * page_bytes))) continue;
           set_warm(first, end - first, false);
           done += warm;
@@ -287,6 +289,11 @@ class PageRegion {
     words(first, n < warm_end_ - first ? n : warm_end_ - first,
           [&](std::uint64_t word, std::uint64_t mask) { count += std::popcount(word & mask); });
     return static_cast<std::uint32_t>(count);
+  }
+  // Where the last `n` warm pages before `end` begin; `first` if there are not so many.
+  [[nodiscard]] std::uint32_t warm_tail(std::uint32_t first, std::uint32_t end, std::uint32_t n) const noexcept {
+    for (; end > first && n != 0; --end) n -= static_cast<std::uint32_t>(warm_[(end - 1) / 64] >> ((end - 1) % 64) & 1);
+    return end;
   }
   void set_warm(std::uint32_t first, std::uint32_t n, bool on) noexcept {
     if (on && first + n > warm_end_) warm_end_ = first + n;
