@@ -405,6 +405,54 @@ TEST_CASE("host_pool: a source refusing its n-th reservation leaks nothing and l
   }
 }
 
+TEST_CASE("host_pool: pages that the source will not take back stay in use, under the limit; nothing leaks") {
+  for (const bool ever_after : {false, true})
+    for (long n = 1; n <= 12; ++n) {
+      CAPTURE(n);
+      page_log.reset();
+      page_log.refuse_purge_at = n;
+      page_log.refuse_after = ever_after;
+      {
+        CountedHeap heap = std::move(*CountedHeap::make({.limit = 8_MiB, .cache_limit = 0}));
+        auto pool = heap.pool();
+        std::mt19937 random(static_cast<unsigned>(n));
+        std::vector<Block> live;
+        for (int i = 0; i < 400; ++i) {
+          const Bytes size = 1 + static_cast<Bytes>(random() % (1u << (10 + random() % 11)));
+          const Result<Block> b = pool.allocate(size, Alignment(64));
+          if (b.ok()) {
+            std::memset(b->data, i, static_cast<std::size_t>(size));
+            live.push_back(*b);
+          } else {
+            CHECK(b.error().code == Errc::over_budget);
+            CHECK(b.error().requested == size);
+            CHECK(b.error().available >= 0);
+          }
+          while (!live.empty() && (!b.ok() || live.size() > 20)) {
+            pool.deallocate(live.back());
+            live.pop_back();
+            if (random() % 4 == 0) break;
+          }
+          if (i % 50 == 0) {
+            const Bytes before = pool.statistics().reserved;
+            const Bytes given = pool.trim(1_MiB);
+            CHECK(pool.statistics().reserved == before - given);
+          }
+          const HostPoolStatistics s = pool.statistics();
+          CHECK(s.reserved <= 8_MiB);
+          CHECK(s.free <= s.reserved);
+        }
+        CHECK(page_log.purges >= n);
+        for (const Block& b : live) pool.deallocate(b);
+        page_log.refuse_purge_at = 0;
+        pool.trim(0);
+        CHECK(pool.statistics().reserved == 0);
+      }
+      CHECK(page_log.open == 0);
+      CHECK(page_log.reserved == 0);
+    }
+}
+
 TEST_CASE("host_pool: on every trace what is reserved stays within 1.1 of the most that was live, in its first pass and after") {
   for (const char* name : {"mindspore_resnet50.events.csv", "mindspore_pangu_2.6B.events.csv.gz", "iopddl_G_1.events.csv",
                            "xla_train_12.events.csv", "xla_trinf_16.events.csv", "xla_conv_24.events.csv"}) {

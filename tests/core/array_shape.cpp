@@ -78,6 +78,8 @@ TEST_CASE("array_shape: what is no array, has a negative dimension or a size tha
   CHECK(ArrayShape::make(ElementType::token, {}).error().code == Errc::invalid_argument);
   CHECK(ArrayShape::make(ElementType::f32, negative).error().code == Errc::invalid_argument);
   CHECK(ArrayShape::make(ElementType::f32, large).error().code == Errc::over_budget);
+  const std::int64_t wraps[] = {4611686018427387904, 8};  // cases/05 4: 2^65 bytes of float
+  CHECK(ArrayShape::make(ElementType::f32, wraps).error().code == Errc::over_budget);
   CHECK(ArrayShape::make(ElementType::f32, hidden).error().code == Errc::over_budget);
   CHECK(ArrayShape::make(ElementType::f32, many).error().code == Errc::over_budget);
   ArrayShape s = shape(ElementType::f32, {2, 2});

@@ -11,11 +11,11 @@ namespace holdfast::testing {
 
 /// What all `CountedPages` saw since `reset`; its pools call one at a time.
 struct PageLog {
-  std::atomic<long> calls{0}, open{0}, refuse_at{0}, purges{0};
+  std::atomic<long> calls{0}, open{0}, refuse_at{0}, purges{0}, refuse_purge_at{0};
   std::atomic<bool> refuse_after{false};
   std::atomic<Bytes> reserved{0}, smallest{max_bytes}, purged{0};
   void reset() {
-    calls = open = refuse_at = purges = 0;
+    calls = open = refuse_at = purges = refuse_purge_at = 0;
     refuse_after = false;
     reserved = purged = 0;
     smallest = max_bytes;
@@ -38,7 +38,9 @@ struct CountedPages {
     SystemPages{}.release(data, size);
   }
   bool purge(std::byte* data, Bytes size) noexcept {
-    ++page_log.purges;
+    const long call = ++page_log.purges;
+    if (page_log.refuse_purge_at != 0 && (call == page_log.refuse_purge_at || (page_log.refuse_after && call > page_log.refuse_purge_at)))
+      return false;
     page_log.purged += size;
     return SystemPages{}.purge(data, size);
   }
