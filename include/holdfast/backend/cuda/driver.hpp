@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <concepts>
+#include <cstdint>
+#include <tuple>
+
+#include "holdfast/backend/cuda/calls.hpp"
+#include "holdfast/backend/cuda/error.hpp"
+#include "holdfast/concepts/sync.hpp"
+#include "holdfast/core/result.hpp"
+
+namespace holdfast {
+
+/// The driver as a policy: a copyable handle that makes any call of `cuda_call::All`.
+///
+/// `pause` lets a host thread sleep until a word that host functions change is no longer `old`, or for a while: at the
+/// latest until the deadline.
+template <class D>
+concept cuda_driver = std::copyable<D> && requires(const D& d, int* n, CUcontext c, CUstream s, const std::atomic<std::uint32_t>& word,
+                                                   std::uint32_t old, Deadline deadline) {
+  { d(cuda_call::DeviceGetCount{}, n) } noexcept -> std::same_as<CUresult>;
+  { d(cuda_call::CtxPushCurrent{}, c) } noexcept -> std::same_as<CUresult>;
+  { d(cuda_call::StreamSynchronize{}, s) } noexcept -> std::same_as<CUresult>;
+  { d.pause(word, old, deadline) } noexcept -> std::same_as<void>;
+};
+
+namespace detail {
+
+template <class Call>
+struct CudaEntry {
+  typename Call::type* function = nullptr;
+};
+
+template <class Calls>
+struct CudaTableOf;
+template <class... Calls>
+struct CudaTableOf<std::tuple<Calls...>> {
+  std::tuple<CudaEntry<Calls>...> entries;
+  template <class F>
+  void fill(F find) noexcept {
+    ((std::get<CudaEntry<Calls>>(entries).function = reinterpret_cast<typename Calls::type*>(find(Calls::name))), ...);
+  }
+};
+
+}  // namespace detail
+
+/// The entry points of one driver library; what it lacks is null and its call `CUDA_ERROR_NOT_SUPPORTED`.
+///
+/// The library stays open for ever. Threads: made by one, then constant.
+class CudaTable {
+ public:
+  /// Loads a library and initialises the driver.
+  ///
+  /// Errors, as `error()`: unsupported (no such library, a driver before CUDA 12.0, no device), cuInit's own.
+  explicit CudaTable(const char* library) noexcept {
+    void* const opened = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (opened == nullptr) {
+      error_ = make_error(Errc::unsupported, "there is no CUDA driver (libcuda.so.1)");
+      return;
+    }
+    using Find = decltype(::cuGetProcAddress);
+    auto* const find = reinterpret_cast<Find*>(::dlsym(opened, "cuGetProcAddress_v2"));
+    if (find == nullptr) {
+      error_ = make_error(Errc::unsupported, "the CUDA driver is older than CUDA 12.0");
+      return;
+    }
+    CUresult problem = CUDA_SUCCESS;
+    table_.fill([&](const char* name) noexcept {
+      void* function = nullptr;
+      CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+      const CUresult code = find(name, &function, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &found);
+      if (code != CUDA_SUCCESS && problem == CUDA_SUCCESS) problem = code;
+      return code == CUDA_SUCCESS && found == CU_GET_PROC_ADDRESS_SUCCESS ? function : nullptr;
+    });
+    if (problem != CUDA_SUCCESS) {
+      error_ = make_error(cuda_errc(problem), "cuGetProcAddress failed");
+      error_.native = static_cast<std::int32_t>(problem);
+      return;
+    }
+    error_ = cuda_error(cuda_call::Init{}, call(cuda_call::Init{}, 0u));
+  }
+
+  /// Why the driver cannot be used; `ok` if it can.
+  [[nodiscard]] const Error& error() const noexcept { return error_; }
+  template <class Call, class... Args>
+  CUresult call(Call, Args... args) const noexcept {
+    auto* const function = std::get<detail::CudaEntry<Call>>(table_.entries).function;
+    return function != nullptr ? function(args...) : CUDA_ERROR_NOT_SUPPORTED;
+  }
+
+ private:
+  detail::CudaTableOf<cuda_call::All> table_;
+  Error error_;
+};
+
+/// The driver of this machine, loaded when it is first asked for; no program depends on it to start.
+///
+/// Threads: any.
+class RealDriver {
+ public:
+  /// Loads it. Errors: unsupported (no driver, too old a one, no device); cuInit's own. Cost: once a process.
+  [[nodiscard]] static Result<RealDriver> load() noexcept {
+    const CudaTable& t = table();
+    if (!t.error().ok()) return t.error();
+    return RealDriver{};
+  }
+  template <class Call, class... Args>
+  CUresult operator()(Call call, Args... args) const noexcept {
+    return table().call(call, args...);
+  }
+  static void pause(const std::atomic<std::uint32_t>& word, std::uint32_t old, Deadline deadline) noexcept {
+    StdSync::wait_until(word, old, deadline);
+  }
+
+ private:
+  [[nodiscard]] static const CudaTable& table() noexcept {
+    static const CudaTable loaded("libcuda.so.1");
+    return loaded;
+  }
+};
+static_assert(cuda_driver<RealDriver>);
+
+}  // namespace holdfast

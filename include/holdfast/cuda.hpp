@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that needs CUDA's header, on top of what needs no vendor's SDK. Inside the library nothing includes it.
+#pragma once
+
+#include "holdfast/backend/cuda/calls.hpp"
+#include "holdfast/backend/cuda/driver.hpp"
+#include "holdfast/backend/cuda/error.hpp"

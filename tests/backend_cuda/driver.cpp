@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "holdfast/backend/cuda/driver.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string_view>
+#include <tuple>
+
+#include "support/texts.hpp"
+
+using namespace holdfast;
+using namespace holdfast::testing;
+
+TEST_CASE("cuda driver: where there is none, loading says so and every call fails, the program runs") {
+  if (::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != nullptr) return;  // tests/device is for such machines
+  const Result<RealDriver> driver = RealDriver::load();
+  REQUIRE(!driver.ok());
+  CHECK(driver.error().code == Errc::unsupported);
+  CHECK(says(driver.error(), "there is no CUDA driver (libcuda.so.1)"));
+  int count = 7;
+  CHECK(RealDriver{}(cuda_call::DeviceGetCount{}, &count) == CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(count == 7);
+}
+
+TEST_CASE("cuda driver: a library that is not there, or is no driver, is unsupported") {
+  CHECK(CudaTable("libholdfast_no_such.so").error().code == Errc::unsupported);
+  CHECK(says(CudaTable("libc.so.6").error(), "the CUDA driver is older than CUDA 12.0"));
+}
+
+TEST_CASE("cuda driver: an error names the call and carries the native code") {
+  const Error e = cuda_error(cuda_call::MemAlloc{}, CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(e.code == Errc::out_of_memory);
+  CHECK(e.native == 2);
+  CHECK(says(e, "cuMemAlloc failed"));
+  CHECK(says(e, "[native 2]"));
+  CHECK(cuda_error(cuda_call::MemAlloc{}, CUDA_SUCCESS).ok());
+}
+
+TEST_CASE("cuda driver: native codes have the kinds that their comments in cuda.h describe") {
+  const struct {
+    CUresult code;
+    StatusKind kind;
+  } known[] = {
+      {CUDA_ERROR_OUT_OF_MEMORY, StatusKind::resource_exhausted}, {CUDA_ERROR_INVALID_VALUE, StatusKind::invalid_argument},
+      {CUDA_ERROR_INVALID_HANDLE, StatusKind::invalid_argument},  {CUDA_ERROR_NOT_READY, StatusKind::unavailable},
+      {CUDA_ERROR_NO_DEVICE, StatusKind::unimplemented},          {CUDA_ERROR_STUB_LIBRARY, StatusKind::unimplemented},
+      {CUDA_ERROR_NOT_SUPPORTED, StatusKind::unimplemented},      {CUDA_ERROR_NOT_PERMITTED, StatusKind::permission_denied},
+      {CUDA_ERROR_INVALID_CONTEXT, StatusKind::failed_precondition},
+      {CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, StatusKind::already_exists},
+      {CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, StatusKind::not_found},
+      {CUDA_ERROR_DEINITIALIZED, StatusKind::aborted},            {CUDA_ERROR_TIMEOUT, StatusKind::deadline_exceeded},
+      {CUDA_ERROR_ILLEGAL_ADDRESS, StatusKind::internal},         {CUDA_ERROR_LAUNCH_FAILED, StatusKind::internal},
+      {CUDA_ERROR_UNKNOWN, StatusKind::internal},
+  };
+  for (const auto& k : known) CHECK(status_kind(cuda_error(cuda_call::Init{}, k.code)) == k.kind);
+  CHECK(cuda_errc(CUDA_ERROR_ILLEGAL_ADDRESS) == Errc::device_fault);
+}
