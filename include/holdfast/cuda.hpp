@@ -3,5 +3,8 @@
 #pragma once
 
 #include "holdfast/backend/cuda/calls.hpp"
+#include "holdfast/backend/cuda/context.hpp"
+#include "holdfast/backend/cuda/cuda_event.hpp"
 #include "holdfast/backend/cuda/driver.hpp"
 #include "holdfast/backend/cuda/error.hpp"
+#include "holdfast/backend/cuda/stream.hpp"

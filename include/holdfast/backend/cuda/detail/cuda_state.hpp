@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "holdfast/backend/cuda/driver.hpp"
+#include "holdfast/concepts/lock.hpp"
+#include "holdfast/concepts/sync.hpp"
+#include "holdfast/event/event_list.hpp"
+#include "holdfast/event/host_event.hpp"
+
+namespace holdfast::detail {
+
+template <cuda_driver Driver>
+class CudaState;
+
+// What an event stands for: a driver's mark in a stream, or, without a handle, what a promise completes.
+// It is finished when somebody has seen the mark passed or failed; its waiters are told later, where continuations may run.
+template <cuda_driver Driver>
+struct CudaEventCell {
+  explicit CudaEventCell(CudaState<Driver>* s) noexcept : state(s) {}
+
+  [[nodiscard]] bool finished() const noexcept { return is_finished.load(std::memory_order_acquire); }
+  // The first to see the end says how it was.
+  void finish(const Error& e) noexcept {
+    const LockGuard<WordLock> guard(lock);
+    if (finished()) return;
+    error = e;
+    is_finished.store(true, std::memory_order_release);
+  }
+  void resolve() noexcept { error.ok() ? done.set() : done.set_error(error); }
+  void retain() noexcept { refs.fetch_add(1, std::memory_order_relaxed); }
+  void drop() noexcept {
+    if (refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    if (handle != nullptr) state->give_event(handle);
+    delete this;
+  }
+
+  CudaState<Driver>* const state;  // null: a promise that belongs to no context
+  CUevent handle = nullptr;        // this and the place: constant once others know the cell
+  CUstream stream = nullptr;
+  std::uint64_t stream_id = 0;
+  std::uint64_t sequence = 0;
+  std::atomic<std::uint32_t> refs{1};
+  std::atomic<bool> is_finished{false};
+  WordLock lock;
+  Error error;
+  InlineEvent done;
+  CudaEventCell* next = nullptr;  // this and `watched`: guarded by the state
+  bool watched = false;
+};
+
+// Which marks streams wait for already, by the numbers that no two streams of a program share: a handle may come again
+// after its stream was destroyed. What is forgotten is waited for once more. Threads: any.
+class CudaWaits {
+ public:
+  [[nodiscard]] bool implied(std::uint64_t waiter, std::uint64_t source, std::uint64_t sequence) noexcept {
+    const LockGuard<WordLock> guard(lock_);
+    const Wait& w = place(waiter, source);
+    return w.waiter == waiter && w.source == source && w.sequence >= sequence;
+  }
+  void note(std::uint64_t waiter, std::uint64_t source, std::uint64_t sequence) noexcept {
+    const LockGuard<WordLock> guard(lock_);
+    Wait& w = place(waiter, source);
+    if (w.waiter != waiter || w.source != source || w.sequence < sequence) w = {waiter, source, sequence};
+  }
+
+ private:
+  struct Wait {
+    std::uint64_t waiter = 0, source = 0, sequence = 0;  // sequence 0: none
+  };
+  Wait& place(std::uint64_t waiter, std::uint64_t source) noexcept {
+    return waits_[((waiter * 0x9E3779B97F4A7C15u) ^ (source * 0xC2B2AE3D27D4EB4Fu)) >> 56];
+  }
+  WordLock lock_;
+  std::array<Wait, 256> waits_{};
+};
+
+// One device's primary context: calls with it current, pooled events numbered in record order, events that are watched.
+template <cuda_driver Driver>
+class CudaState {
+ public:
+  using Cell = CudaEventCell<Driver>;
+
+  CudaState(Driver d, CUdevice dev, CUcontext c) noexcept : driver(std::move(d)), device(dev), context(c) {}
+  CudaState(CudaState&&) = delete;
+  ~CudaState() {
+    while (Cell* cell = first_watched()) {
+      cell->finish(inside(cuda_call::EventSynchronize{}, cell->handle));
+      cell->drop();
+      run_completions();
+    }
+    if (wake_ != nullptr) {
+      note(inside(cuda_call::StreamSynchronize{}, wake_));
+      note(inside(cuda_call::StreamDestroy{}, wake_));
+    }
+    for (const CUevent event : free_events_.span()) note(inside(cuda_call::EventDestroy{}, event));
+    note(call(cuda_call::DevicePrimaryCtxRelease{}, device));
+  }
+
+  template <class Call, class... Args>
+  [[nodiscard]] Error call(Call c, Args... args) const noexcept {
+    return cuda_error(c, driver(c, args...));
+  }
+  // The same with the context current to this thread, for calls that ask for one.
+  template <class Call, class... Args>
+  [[nodiscard]] Error inside(Call c, Args... args) noexcept {
+    if (Error e = call(cuda_call::CtxPushCurrent{}, context); !e.ok()) return e;
+    const Error e = call(c, args...);
+    CUcontext popped = nullptr;
+    note(call(cuda_call::CtxPopCurrent{}, &popped));
+    return e;
+  }
+  // Keeps the first failure of a call whose caller cannot be told, as of those that give something back.
+  void note(const Error& e) noexcept {
+    if (e.ok()) return;
+    const LockGuard<WordLock> guard(note_lock_);
+    if (noted_.ok()) noted_ = e;
+  }
+  [[nodiscard]] Error noted() noexcept {
+    const LockGuard<WordLock> guard(note_lock_);
+    return noted_;
+  }
+
+  // --- events ---
+
+  [[nodiscard]] Error take_event(CUevent& out) noexcept {
+    {
+      const LockGuard<WordLock> guard(events_lock_);
+      if (!free_events_.empty()) {
+        out = free_events_.span().back();
+        free_events_.pop_back();
+        return {};
+      }
+    }
+    return inside(cuda_call::EventCreate{}, &out, static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
+  }
+  // A stream that waits for the mark keeps what it asked for, so the handle can be recorded anew at once.
+  void give_event(CUevent event) noexcept {
+    {
+      const LockGuard<WordLock> guard(events_lock_);
+      if (free_events_.push_back(CUevent(event)).ok()) return;
+    }
+    note(inside(cuda_call::EventDestroy{}, event));
+  }
+  // The number is taken under the lock of the record call, so that the orders agree.
+  [[nodiscard]] Error record(Cell& cell, CUstream stream, std::uint64_t stream_id) noexcept {
+    CUevent event = nullptr;
+    if (Error e = take_event(event); !e.ok()) return e;
+    {
+      const LockGuard<WordLock> guard(record_lock_);
+      if (Error e = inside(cuda_call::EventRecord{}, event, stream); !e.ok()) return give_event(event), e;
+      cell.sequence = ++last_sequence_;
+    }
+    cell.handle = event;
+    cell.stream = stream;
+    cell.stream_id = stream_id;
+    return {};
+  }
+  // Asks the driver without blocking.
+  [[nodiscard]] bool poll(Cell& cell) noexcept {
+    if (cell.finished()) return true;
+    if (cell.handle == nullptr) return false;
+    const Error e = call(cuda_call::EventQuery{}, cell.handle);
+    if (e.native == CUDA_ERROR_NOT_READY) return false;
+    cell.finish(e);
+    return true;
+  }
+  [[nodiscard]] Error wait(Cell& cell, Deadline deadline) noexcept {
+    for (;;) {
+      const std::uint32_t seen = progress_.load(std::memory_order_acquire);
+      if (poll(cell)) break;
+      if (deadline.passed())
+        return deadline.is_now() ? make_error(Errc::would_block, "the event is still pending")
+                                 : make_error(Errc::deadline, "the event was still pending at the deadline");
+      if (cell.handle != nullptr && deadline.is_never()) {
+        cell.finish(inside(cuda_call::EventSynchronize{}, cell.handle));
+      } else if (!run_completions()) {
+        driver.pause(progress_, seen, Deadline::after(longest_pause));
+      }
+    }
+    run_completions();
+    return cell.error;
+  }
+  [[nodiscard]] Error wait_on(Cell& cell, CudaState& waiter, CUstream stream, std::uint64_t stream_id) noexcept {
+    if ((cell.finished() && cell.error.ok()) || cell.stream_id == stream_id) return {};
+    if (waits_.implied(stream_id, cell.stream_id, cell.sequence)) return {};
+    if (Error e = waiter.inside(cuda_call::StreamWaitEvent{}, stream, cell.handle, 0u); !e.ok()) return e;
+    waits_.note(stream_id, cell.stream_id, cell.sequence);
+    return {};
+  }
+  [[nodiscard]] bool waits_for(const Cell& cell, std::uint64_t stream_id) noexcept {
+    return cell.stream_id == stream_id || waits_.implied(stream_id, cell.stream_id, cell.sequence);
+  }
+
+  // --- completions ---
+
+  // Has the cell's waiters told when it is finished, by whoever runs completions then.
+  void watch(Cell& cell) noexcept {
+    {
+      const LockGuard<WordLock> guard(watch_lock_);
+      if (cell.watched) return;
+      cell.watched = true;
+      cell.retain();
+      cell.next = nullptr;
+      append(&cell, &cell);
+    }
+    note(ask_to_be_woken(cell.handle));
+  }
+  // Tells the waiters of all watched events that are finished, in the order in which they were watched. The driver runs no
+  // host function after a fault, so it asks about every one of them.
+  bool run_completions() noexcept {
+    Cell* cell = nullptr;
+    {
+      const LockGuard<WordLock> guard(watch_lock_);
+      cell = std::exchange(first_, nullptr);
+      last_ = nullptr;
+    }
+    if (cell == nullptr) return false;
+    Cell *pending = nullptr, **pending_end = &pending, *last_pending = nullptr, *ready = nullptr, **ready_end = &ready;
+    while (cell != nullptr) {
+      Cell* const next = std::exchange(cell->next, nullptr);
+      if (poll(*cell)) {
+        *ready_end = cell;
+        ready_end = &cell->next;
+      } else {
+        *pending_end = last_pending = cell;
+        pending_end = &cell->next;
+      }
+      cell = next;
+    }
+    if (pending != nullptr) {
+      const LockGuard<WordLock> guard(watch_lock_);
+      append(pending, last_pending);
+    }
+    const bool any = ready != nullptr;
+    while (ready != nullptr) {
+      Cell* const next = ready->next;
+      ready->resolve();
+      ready->drop();
+      ready = next;
+    }
+    if (any) wake();
+    return any;
+  }
+  // Lets threads that wait here look again.
+  void wake() noexcept {
+    progress_.fetch_add(1, std::memory_order_release);
+    StdSync::notify_all(progress_);
+  }
+
+  const Driver driver;
+  const CUdevice device;
+  const CUcontext context;
+
+ private:
+  static constexpr std::chrono::milliseconds longest_pause{1};
+
+  void append(Cell* first, Cell* last) noexcept {
+    (last_ != nullptr ? last_->next : first_) = first;
+    last_ = last;
+  }
+  [[nodiscard]] Cell* first_watched() noexcept {
+    const LockGuard<WordLock> guard(watch_lock_);
+    if (first_ != nullptr) first_->retain();
+    return first_;
+  }
+  [[nodiscard]] Error ask_to_be_woken(CUevent event) noexcept {
+    const LockGuard<WordLock> guard(wake_lock_);  // the wait and the function belong together
+    if (wake_ == nullptr)
+      if (Error e = inside(cuda_call::StreamCreate{}, &wake_, static_cast<unsigned>(CU_STREAM_NON_BLOCKING)); !e.ok()) return e;
+    if (Error e = inside(cuda_call::StreamWaitEvent{}, wake_, event, 0u); !e.ok()) return e;
+    CUhostFn const tell = [](void* self) { static_cast<CudaState*>(self)->wake(); };
+    return inside(cuda_call::LaunchHostFunc{}, wake_, tell, static_cast<void*>(this));
+  }
+
+  WordLock note_lock_, events_lock_, record_lock_, watch_lock_, wake_lock_;
+  Error noted_;
+  SmallList<CUevent> free_events_;
+  std::uint64_t last_sequence_ = 0;
+  CudaWaits waits_;
+  Cell* first_ = nullptr;  // watched
+  Cell* last_ = nullptr;
+  CUstream wake_ = nullptr;
+  std::atomic<std::uint32_t> progress_{0};
+};
+
+}  // namespace holdfast::detail
