@@ -49,12 +49,26 @@ class BasicCudaEvent {
   /// Marks the end of a stream as it is now. Errors: the driver's, and this stands for what it stood for; out_of_memory.
   /// Stream: records the mark.
   [[nodiscard]] Error record(const stream_type& stream) noexcept {
-    Cell* const cell = new (std::nothrow) Cell(&stream.state());
-    if (cell == nullptr) return make_error(Errc::out_of_memory, "no memory for an event");
-    BasicCudaEvent fresh(cell);
-    if (Error e = stream.state().record(*cell, stream.native(), stream.id()); !e.ok()) return e;
-    std::swap(cell_, fresh.cell_);
+    Result<BasicCudaEvent> made = after(stream, []() noexcept { return Error{}; });
+    if (!made.ok()) return made.error();
+    *this = std::move(*made);
     return {};
+  }
+  /// Makes an event of work that `enqueue()` puts on a stream, all that an event needs having been made before.
+  ///
+  /// Errors: those of `enqueue`; the driver's, after the work was waited for; out_of_memory. Stream: the work, the mark.
+  template <class F>
+  [[nodiscard]] static Result<BasicCudaEvent> after(const stream_type& stream, F enqueue) noexcept {
+    State& state = stream.state();
+    BasicCudaEvent made(new (std::nothrow) Cell(&state));
+    if (made.cell_ == nullptr) return make_error(Errc::out_of_memory, "no memory for an event");
+    if (Error e = state.take_event(made.cell_->handle); !e.ok()) return e;
+    if (Error e = enqueue(); !e.ok()) return e;
+    if (Error e = state.record(*made.cell_, stream.native(), stream.id()); !e.ok()) {
+      state.note(state.inside(cuda_call::StreamSynchronize{}, stream.native()));
+      return e;
+    }
+    return made;
   }
   /// Makes an event of the end of a stream. Errors, Stream: as `record`.
   [[nodiscard]] static Result<BasicCudaEvent> recorded_on(const stream_type& stream) noexcept {
@@ -123,6 +137,7 @@ class BasicCudaEvent {
 
  private:
   friend class BasicCudaPromise<Driver>;
+  using State = detail::CudaState<Driver>;
   using Cell = detail::CudaEventCell<Driver>;
   explicit BasicCudaEvent(Cell* cell) noexcept : cell_(cell) {}  // takes over a share
   Cell* cell_ = nullptr;

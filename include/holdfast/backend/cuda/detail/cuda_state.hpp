@@ -95,10 +95,9 @@ class CudaState {
       cell->drop();
       run_completions();
     }
-    if (wake_ != nullptr) {
-      note(inside(cuda_call::StreamSynchronize{}, wake_));
-      note(inside(cuda_call::StreamDestroy{}, wake_));
-    }
+    if (wake_ != nullptr) note(inside(cuda_call::StreamSynchronize{}, wake_));  // its host functions call this object
+    for (const CUstream s : {wake_, copies_[0].stream, copies_[1].stream, copies_[2].stream})
+      if (s != nullptr) note(inside(cuda_call::StreamDestroy{}, s));
     for (const CUevent event : free_events_.span()) note(inside(cuda_call::EventDestroy{}, event));
     note(call(cuda_call::DevicePrimaryCtxRelease{}, device));
   }
@@ -148,16 +147,12 @@ class CudaState {
     }
     note(inside(cuda_call::EventDestroy{}, event));
   }
-  // The number is taken under the lock of the record call, so that the orders agree.
+  // Records the cell's mark, which it has taken before. The number is taken under the lock of the record call, so that the
+  // orders agree.
   [[nodiscard]] Error record(Cell& cell, CUstream stream, std::uint64_t stream_id) noexcept {
-    CUevent event = nullptr;
-    if (Error e = take_event(event); !e.ok()) return e;
-    {
-      const LockGuard<WordLock> guard(record_lock_);
-      if (Error e = inside(cuda_call::EventRecord{}, event, stream); !e.ok()) return give_event(event), e;
-      cell.sequence = ++last_sequence_;
-    }
-    cell.handle = event;
+    const LockGuard<WordLock> guard(record_lock_);
+    if (Error e = inside(cuda_call::EventRecord{}, cell.handle, stream); !e.ok()) return e;
+    cell.sequence = ++last_sequence_;
     cell.stream = stream;
     cell.stream_id = stream_id;
     return {};
@@ -196,6 +191,22 @@ class CudaState {
   }
   [[nodiscard]] bool waits_for(const Cell& cell, std::uint64_t stream_id) noexcept {
     return cell.stream_id == stream_id || waits_.implied(stream_id, cell.stream_id, cell.sequence);
+  }
+
+  // A stream of the context's own for copies that name none, made when it is first asked for.
+  struct OwnStream {
+    CUstream stream = nullptr;
+    std::uint64_t id = 0;
+  };
+  [[nodiscard]] Result<OwnStream> copy_stream(std::size_t which) noexcept {
+    const LockGuard<WordLock> guard(copies_lock_);
+    OwnStream& own = copies_[which];
+    if (Error e = make_once(own.stream); !e.ok()) return e;
+    unsigned long long id = own.id;
+    if (id == 0)
+      if (Error e = inside(cuda_call::StreamGetId{}, own.stream, &id); !e.ok()) return e;
+    own.id = id;
+    return own;
   }
 
   // --- completions ---
@@ -270,16 +281,19 @@ class CudaState {
     if (first_ != nullptr) first_->retain();
     return first_;
   }
+  [[nodiscard]] Error make_once(CUstream& stream) noexcept {
+    if (stream != nullptr) return {};
+    return inside(cuda_call::StreamCreate{}, &stream, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+  }
   [[nodiscard]] Error ask_to_be_woken(CUevent event) noexcept {
     const LockGuard<WordLock> guard(wake_lock_);  // the wait and the function belong together
-    if (wake_ == nullptr)
-      if (Error e = inside(cuda_call::StreamCreate{}, &wake_, static_cast<unsigned>(CU_STREAM_NON_BLOCKING)); !e.ok()) return e;
+    if (Error e = make_once(wake_); !e.ok()) return e;
     if (Error e = inside(cuda_call::StreamWaitEvent{}, wake_, event, 0u); !e.ok()) return e;
     CUhostFn const tell = [](void* self) { static_cast<CudaState*>(self)->wake(); };
     return inside(cuda_call::LaunchHostFunc{}, wake_, tell, static_cast<void*>(this));
   }
 
-  WordLock note_lock_, events_lock_, record_lock_, watch_lock_, wake_lock_;
+  WordLock note_lock_, events_lock_, record_lock_, watch_lock_, wake_lock_, copies_lock_;
   Error noted_;
   SmallList<CUevent> free_events_;
   std::uint64_t last_sequence_ = 0;
@@ -287,6 +301,7 @@ class CudaState {
   Cell* first_ = nullptr;  // watched
   Cell* last_ = nullptr;
   CUstream wake_ = nullptr;
+  OwnStream copies_[3];
   std::atomic<std::uint32_t> progress_{0};
 };
 
