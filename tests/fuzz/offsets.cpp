@@ -93,7 +93,7 @@ Bytes check(const Input& in, const Planner& planner) {
 void check_buckets(const Input& in) {
   detail::OffsetInput input;
   if (!detail::prepare_offsets(in.problem.view(), in.problem.groups, input).ok()) return;
-  detail::PlacedRanges one(input, 1u << 20), many(input, 1);
+  detail::PlacedRanges<Bytes> one(input, 1u << 20), many(input, 1);
   for (std::uint32_t g = 0; g < input.group_count(); ++g) {
     if (!input.is_fixed(g)) continue;
     const bool free = one.is_free(g, input.fixed[g]);

@@ -289,7 +289,7 @@ TEST_CASE("offsets_greedy: however few ends of ranges a bucket of time has, the 
     for (const Fit fit : {Fit::best, Fit::lowest}) {
       const Offsets expected = by_definition(p, order, fit);
       for (const std::size_t ends : {1u, 4u}) {
-        detail::PlacedRanges placed(in, ends);
+        detail::PlacedRanges<std::uint32_t> placed(in, ends);
         // Twice, so that nothing is left behind by what is forgotten.
         for (int round = 0; round < 2; ++round, placed.clear())
           for (const std::uint32_t g : order) {

@@ -104,12 +104,17 @@ struct WideProduct {
 }
 
 /// Places what is fixed, then `order`; gives the error of fixed groups that clash.
+///
+/// `too_high` tells that an offset does not fit an `Address`, and that not all is placed.
+template <class Address>
 [[nodiscard]] constexpr Error place_in_order(const OffsetInput& in, std::span<const std::uint32_t> order, Fit fit,
-                                             std::span<const FixedOffset> preferred, std::span<Bytes> offsets) {
-  PlacedRanges placed(in);
+                                             std::span<const FixedOffset> preferred, std::span<Bytes> offsets, bool& too_high) {
+  PlacedRanges<Address> placed(in);
+  too_high = true;
   for (std::uint32_t g = 0; g < in.group_count(); ++g) {
     offsets[g] = in.is_fixed(g) ? in.fixed[g] : 0;
     if (!in.is_fixed(g)) continue;
+    if (!placed.serves(g, in.fixed[g])) return {};
     if (!placed.is_free(g, in.fixed[g])) {
       Error e = make_error(Errc::invalid_argument, "two fixed offsets overlap");
       e.stage = Stage::plan;
@@ -123,13 +128,32 @@ struct WideProduct {
   if (!preferred.empty()) wanted.assign(in.group_count(), -1);
   for (const FixedOffset& p : preferred)
     if (p.group < in.group_count() && p.offset <= in.room) wanted[p.group] = p.offset;
-  for (const std::uint32_t g : order) {
+  const std::size_t rest = order.size() / 64 + 64;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::uint32_t g = order[i];
     const bool takes_wanted =
-        !wanted.empty() && wanted[g] >= 0 && wanted[g] % in.alignment[g] == 0 && placed.is_free(g, wanted[g]);
+        !wanted.empty() && wanted[g] >= 0 && wanted[g] % in.alignment(g) == 0 && placed.is_free(g, wanted[g]);
     offsets[g] = takes_wanted ? wanted[g] : placed.find(g, in.size(g), fit == Fit::best);
+    if (!placed.serves(g, offsets[g])) return {};
     placed.insert(g, offsets[g]);
+    while (i % rest == 0 && placed.crowded()) {
+      placed.take_fewer_buckets();
+      for (std::uint32_t f = 0; f < in.group_count(); ++f)
+        if (in.is_fixed(f)) placed.insert(f, in.fixed[f]);
+      for (std::size_t k = 0; k <= i; ++k) placed.insert(order[k], offsets[order[k]]);
+    }
   }
+  too_high = false;
   return {};
+}
+
+/// The same for all offsets: in 32-bit units as long as they do.
+[[nodiscard]] constexpr Error place_in_order(const OffsetInput& in, std::span<const std::uint32_t> order, Fit fit,
+                                             std::span<const FixedOffset> preferred, std::span<Bytes> offsets) {
+  bool too_high = in.lower_bound / in.unit >= PlacedRanges<std::uint32_t>::most;
+  if (!too_high)
+    if (const Error e = place_in_order<std::uint32_t>(in, order, fit, preferred, offsets, too_high); !e.ok()) return e;
+  return too_high ? place_in_order<Bytes>(in, order, fit, preferred, offsets, too_high) : Error{};
 }
 
 }  // namespace detail

@@ -48,7 +48,7 @@ struct ArenaPlan {
   ArenaPlan plan;
   std::vector<std::uint32_t> waiting = detail::greedy_order(in, rule.order);
   std::vector<std::uint32_t> later;
-  detail::PlacedRanges placed(in);
+  detail::PlacedRanges<Bytes> placed(in);
   while (!waiting.empty()) {
     placed.clear();
     const std::uint32_t first = waiting.front();

@@ -21,9 +21,9 @@ struct OffsetInput {
   std::vector<std::uint32_t> member;  ///< ranges that need something, by group, then time
   std::vector<std::uint32_t> by_begin;
   std::vector<std::uint32_t> by_end;
-  std::vector<Bytes> alignment;  ///< of each group: the least common multiple of its ranges'; 0: it needs nothing
-  Bytes unit = 1;                ///< divides every alignment
-  std::vector<Bytes> fixed;      ///< of each group: its decided offset or -1; empty where none is decided
+  std::vector<Bytes> alignments;  ///< empty where all are `unit`, else of each group: the least common multiple of its ranges'; 0: it needs nothing
+  Bytes unit = 1;                 ///< divides every alignment
+  std::vector<Bytes> fixed;       ///< of each group: its decided offset or -1; empty where none is decided
   Bytes lower_bound = 0;
   Bytes fixed_end = 0;  ///< highest end of a fixed group
   Bytes room = 0;       ///< what the sizes, alignments and fixed ends of all together leave of 2^63
@@ -38,6 +38,10 @@ struct OffsetInput {
     return {member.data() + first[group], member.data() + first[group + 1]};
   }
   [[nodiscard]] constexpr bool is_fixed(std::uint32_t group) const noexcept { return any_fixed && fixed[group] >= 0; }
+  /// Of a group that needs something.
+  [[nodiscard]] constexpr Bytes alignment(std::uint32_t group) const noexcept {
+    return alignments.empty() ? unit : alignments[group];
+  }
   /// The largest size among a group's ranges; 0: the group needs nothing.
   [[nodiscard]] constexpr Bytes size(std::uint32_t group) const noexcept {
     Bytes most = 0;
@@ -123,8 +127,8 @@ constexpr void sort_by_time(std::vector<std::uint32_t>& order, const Time& time)
 /// Cuts time into sections, one for each largest set of ranges alive together, and gives each range's, `[left, right)`.
 ///
 /// Two ranges overlap in time exactly when they share a section. Returns the number of sections. Cost: O(n).
-[[nodiscard]] constexpr std::uint32_t make_sections(const OffsetInput& in, std::vector<std::uint32_t>& left,
-                                                    std::vector<std::uint32_t>& right) {
+constexpr std::uint32_t make_sections(const OffsetInput& in, std::vector<std::uint32_t>& left,
+                                      std::vector<std::uint32_t>& right) {
   left.assign(in.ranges.size(), 0);
   right.assign(in.ranges.size(), 0);
   std::uint32_t count = 0;
@@ -159,9 +163,9 @@ constexpr void sort_by_time(std::vector<std::uint32_t>& order, const Time& time)
   if (problem.capacity < 0) return wrong("the capacity is negative", 0);
   in.ranges = problem.ranges;
   in.first.assign(static_cast<std::size_t>(problem.group_count) + 1, 0);
-  in.alignment.assign(problem.group_count, 0);
   if (!problem.fixed.empty()) in.fixed.assign(problem.group_count, -1);
   Bytes sum = 0;
+  Bytes alike = 0;  // the alignment of all, as far as they have been seen
   std::size_t used = 0;
   for (std::size_t i = 0; i < problem.ranges.size(); ++i) {
     const LiveRange& r = problem.ranges[i];
@@ -172,7 +176,13 @@ constexpr void sort_by_time(std::vector<std::uint32_t>& order, const Time& time)
     if (!needs_bytes(r)) continue;
     ++used;
     ++in.first[r.group + 1];
-    Bytes& a = in.alignment[r.group];
+    if (alike == 0) alike = r.alignment;
+    if (in.alignments.empty() && r.alignment != alike) {
+      in.alignments.assign(problem.group_count, 0);
+      for (std::size_t k = 0; k < i; ++k)
+        if (needs_bytes(problem.ranges[k])) in.alignments[problem.ranges[k].group] = alike;
+    }
+    Bytes& a = in.alignments.empty() ? alike : in.alignments[r.group];
     if (a == 0) a = r.alignment;
     if (a != r.alignment && a % r.alignment != 0 && !checked_multiply(a, r.alignment / std::gcd(a, r.alignment), a)) a = -1;
     if (a < 0 || !checked_add(sum, r.size, sum) || !checked_add(sum, a - 1, sum)) {
@@ -206,7 +216,7 @@ constexpr void sort_by_time(std::vector<std::uint32_t>& order, const Time& time)
     if (in.fixed[f.group] >= 0 && in.fixed[f.group] != f.offset) return wrong("a group has two fixed offsets", i);
     const Bytes size = in.size(f.group);
     if (size == 0) continue;
-    if (f.offset % in.alignment[f.group] != 0) return wrong("a fixed offset is not aligned", i);
+    if (f.offset % (in.alignments.empty() ? alike : in.alignments[f.group]) != 0) return wrong("a fixed offset is not aligned", i);
     in.fixed[f.group] = f.offset;
     in.any_fixed = true;
     Bytes end = 0;
@@ -217,8 +227,8 @@ constexpr void sort_by_time(std::vector<std::uint32_t>& order, const Time& time)
     }
     in.fixed_end = std::max(in.fixed_end, end);
   }
-  Bytes unit = 0;
-  for (const Bytes a : in.alignment)
+  Bytes unit = in.alignments.empty() ? alike : 0;
+  for (const Bytes a : in.alignments)
     if (a != unit) unit = std::gcd(unit, a);
   in.unit = std::max<Bytes>(unit, 1);
   in.room = max_bytes - sum;

@@ -24,7 +24,7 @@ namespace holdfast::detail {
   };
   const Bytes unit = in.unit;
   bool aligned = true;  // by sizes alone
-  for (const Bytes a : in.alignment) aligned = aligned && (a == unit || a == 0);
+  for (const Bytes a : in.alignments) aligned = aligned && (a == unit || a == 0);
   std::vector<Chunk> free;  // by address, never touching each other
   Bytes top = 0;
   Bytes peak = 0;
@@ -75,7 +75,7 @@ namespace holdfast::detail {
     std::size_t i = 0;
     Bytes start = 0;
     for (; i < free.size(); ++i) {
-      start = aligned ? free[i].low : align_up(free[i].low, in.alignment[g]);
+      start = aligned ? free[i].low : align_up(free[i].low, in.alignment(g));
       if (free[i].high - start >= size) break;
     }
     if (i >= steps) return max_bytes;
@@ -84,7 +84,7 @@ namespace holdfast::detail {
       const bool at_top = !free.empty() && free.back().high == top;
       if (at_top) --i;
       const Bytes low = at_top ? free.back().low : top;
-      start = align_up(low, in.alignment[g]);
+      start = align_up(low, in.alignment(g));
       top = start + size;
       if (at_top)
         free[i].high = top;

@@ -131,7 +131,8 @@ struct SearchGroups {
       if (f > 0) unit = std::gcd(unit, f);
     if (unit == 0) unit = 1;
     // An alignment that the unit keeps anyway is none; one that it does not keep makes the unit smaller.
-    for (const Bytes a : in.alignment)
+    if (unit % in.unit != 0) unit = std::gcd(unit, in.unit);
+    for (const Bytes a : in.alignments)
       if (a > 0 && unit % a != 0) unit = std::gcd(unit, a);
   }
 
@@ -160,7 +161,7 @@ struct SearchGroups {
           ++g.part_count;
         }
       }
-      g.alignment = unit % in.alignment[id] == 0 ? 1 : in.alignment[id] / unit;
+      g.alignment = unit % in.alignment(id) == 0 ? 1 : in.alignment(id) / unit;
       g.fixed = in.is_fixed(id);
       if (g.fixed) g.release = in.fixed[id] / unit;
       aligned = aligned && g.alignment == 1;

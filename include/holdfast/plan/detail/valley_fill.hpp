@@ -50,7 +50,7 @@ class ValleyFill {
         if (m.empty()) continue;
         const Bytes size = in.size(g);
         groups_[at[left_[m.front()]]++] = {g, right_[m.back()], align_up(size, unit_)};
-        mirrored_ = mirrored_ && in.alignment[g] == unit_;
+        mirrored_ = mirrored_ && in.alignment(g) == unit_;
         for (const std::uint32_t r : m) mirrored_ = mirrored_ && in.ranges[r].size == size;
       }
     }
@@ -241,7 +241,7 @@ class ValleyFill {
   // Lays a group on the floor of a valley; gives the leftmost segment of what was the valley.
   constexpr std::uint32_t lay(std::uint32_t i, std::uint32_t a, std::uint32_t z, Bytes level, std::span<Bytes> offsets) {
     const Group& g = groups_[i];
-    const Bytes offset = align_up(level, in_.alignment[g.id]);
+    const Bytes offset = align_up(level, in_.alignment(g.id));
     offsets[g.id] = offset;
     std::uint32_t at = a;
     const std::span<const std::uint32_t> members = in_.members(g.id);
