@@ -176,3 +176,5 @@
 #include "holdfast/plan/time_line.hpp"
 #include "holdfast/plan/time_model.hpp"
 #include "holdfast/plan/validate.hpp"
+#include "holdfast/trace/counters.hpp"
+#include "holdfast/trace/recorder.hpp"
