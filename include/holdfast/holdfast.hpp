@@ -177,4 +177,5 @@
 #include "holdfast/plan/time_model.hpp"
 #include "holdfast/plan/validate.hpp"
 #include "holdfast/trace/counters.hpp"
+#include "holdfast/trace/live_set.hpp"
 #include "holdfast/trace/recorder.hpp"
