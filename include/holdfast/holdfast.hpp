@@ -177,5 +177,6 @@
 #include "holdfast/plan/time_model.hpp"
 #include "holdfast/plan/validate.hpp"
 #include "holdfast/trace/counters.hpp"
+#include "holdfast/trace/fragmentation.hpp"
 #include "holdfast/trace/live_set.hpp"
 #include "holdfast/trace/recorder.hpp"
