@@ -182,4 +182,6 @@
 #include "holdfast/trace/growth.hpp"
 #include "holdfast/trace/leak_report.hpp"
 #include "holdfast/trace/live_set.hpp"
+#include "holdfast/trace/memory_log.hpp"
 #include "holdfast/trace/recorder.hpp"
+#include "holdfast/trace/replay.hpp"
