@@ -229,6 +229,22 @@ inline bool deny_execute() {
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
+/// A folder that is gone, with all in it, at the end.
+struct TemporaryFolder {
+  std::string path = "/tmp/holdfast_XXXXXX";
+  TemporaryFolder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() { static_cast<void>(!std::system(("rm -rf '" + path + "'").c_str())); }
+};
+/// The path of the running program.
+inline std::string self_path() {
+  char path[4096] = {};
+  return readlink("/proc/self/exe", path, sizeof path - 1) > 0 ? path : "";
+}
+/// Some byte with an address.
+inline constexpr std::byte entry_byte{0xC3};
+
 /// mov eax, value; ret. Called by `call_at`.
 inline std::vector<std::byte> return_constant(std::uint32_t value) {
   std::vector<std::byte> code(6);
