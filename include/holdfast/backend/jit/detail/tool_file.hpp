@@ -37,7 +37,7 @@ class ToolFile {
     if (::fstat(file.fd_, &there) != 0 || !S_ISREG(there.st_mode) || there.st_uid != ::geteuid() || there.st_nlink != 1)
       return failure("a file for profiling tools is there already and not ours", EACCES);
     if (truncate && there.st_size != 0 && ::ftruncate(file.fd_, 0) != 0) return failure("a file for profiling tools could not be emptied", errno);
-    return file;
+    return Result<ToolFile>(std::move(file));
   }
 
   // Writes all of it or says why not; what would pass the file-size limit is not begun: it would raise SIGXFSZ, which kills.
