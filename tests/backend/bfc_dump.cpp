@@ -87,9 +87,9 @@ TEST_CASE("bfc_dump: the text of a failed request, line for line") {
         "Bin for 3.0KiB was 2.0KiB, Chunk State: \n"
         "  Size: 2.0KiB | Requested Size: 0B | in_use: 0 | bin_num: 3, prev:   Size: 512B | Requested Size: 400B | in_use: 1 | bin_num: -1\n"
         "Next region of size 4096\n"
-        "InUse at 10000000000 of size 1024 tag weights allocation_annotation 7 next 2\n"
-        "Free  at 10000000400 of size 512 tag none next 3\n"
-        "InUse at 10000000600 of size 512 tag none next 4\n"
+        "InUse at 10000000000 of size 1024 tag weights allocation_annotation 7 next 1\n"
+        "Free  at 10000000400 of size 512 tag none next 2\n"
+        "InUse at 10000000600 of size 512 tag none next 3\n"
         "Free  at 10000000800 of size 2048 tag none next 18446744073709551615\n"
         "     Summary of in-use Chunks by size: \n"
         "1 Chunks of size 512 totalling 512B\n"
@@ -123,7 +123,7 @@ TEST_CASE("bfc_dump: an end, a stamp and a soft failure are named; the sink's fa
   Text out;
   REQUIRE(write_bfc_dump(out, s, 4096, Alignment(1), BfcEnd::upper, {}, 3).ok());
   CHECK(out.text.starts_with("Allocator (bfc) ran out of memory trying to allocate 4.0KiB from the upper end with freed_by_count=3. The caller"));
-  CHECK(out.text.find("Free  at 10000000000 of size 1024 tag none next 2 freed_at_count 12\n") != std::string::npos);
+  CHECK(out.text.find("Free  at 10000000000 of size 1024 tag none next 1 freed_at_count 12\n") != std::string::npos);
   CHECK(out.text.find("usable by upper end 2.0KiB") != std::string::npos);
   for (int left : {0, 1, 5, 60, 150, 230}) {
     Text full;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/backend/bfc_pool.hpp"
 #include "holdfast/backend/host/host_pool.hpp"
 #include "holdfast/backend/host/system_memory.hpp"
 #include "holdfast/backend/jit/jit_memory.hpp"
@@ -25,7 +26,7 @@
 #define MEMORY_BACKENDS                                                                             \
   EmptyMemory, SystemMemory, HostPool, SimulatedDevice, RaceCheckedDevice, Free,                    \
       Layered<Limited>, Layered<Locked<>>, Layered<Retrying<WaitForMemory<>>>,                      \
-      Layered<Guarded<>>, Starved, Deep, JitMemory
+      Layered<Guarded<>>, Starved, Deep, JitMemory, BfcPool<SystemMemory>, LowerEnd, UpperEnd
 
 using namespace holdfast;
 
@@ -35,6 +36,8 @@ template <class Layer>
 using Layered = Stack<SystemMemory, Layer>;
 using Starved = Stack<EmptyMemory, Limited>;
 using Deep = Stack<HostPool, Limited, Aligned<64>, Guarded<>, Locked<>>;
+using LowerEnd = BfcPool<SystemMemory, BestFit, SplitByEnd<>, TwoEnded>;
+using UpperEnd = BfcUpperEnd<LowerEnd>;
 
 template <class B>
 struct Make {
@@ -73,6 +76,21 @@ struct Make<JitMemory> {
   MemoryMapper mapper = std::move(*make_mapper());
   JitHeap heap{mapper};
   JitMemory backend() { return heap.memory(); }
+};
+template <>
+struct Make<BfcPool<SystemMemory>> {
+  BfcHeap<SystemMemory> heap = std::move(*BfcHeap<SystemMemory>::make({}, {.limit = 1 << 20}));
+  BfcPool<SystemMemory> backend() { return heap.pool(); }
+};
+template <>
+struct Make<LowerEnd> {
+  using Heap = BfcHeap<SystemMemory, BestFit, SplitByEnd<>, TwoEnded>;
+  Heap heap = std::move(*Heap::make({}, {.limit = 1 << 20}));
+  LowerEnd backend() { return heap.pool(); }
+};
+template <>
+struct Make<UpperEnd> : Make<LowerEnd> {
+  UpperEnd backend() { return UpperEnd(Make<LowerEnd>::backend()); }
 };
 template <class Watch>
 struct Make<BasicSimulatedDevice<Watch>> {

@@ -85,7 +85,7 @@ class BfcPool : public detail::BfcEventType<Upstream> {
   /// Calls `visitor(Block, bool free)` for every chunk by address; it must not use the pool.
   template <class Visitor>
   void visit_blocks(Visitor visitor) noexcept {
-    core_->visit([&](std::uint32_t, std::uint32_t, const detail::BfcChunk& c) { visitor(Block{c.data, c.size}, !c.used()); });
+    core_->visit([&](std::uint32_t, const detail::BfcChunk& c) { visitor(Block{c.data, c.size}, !c.used()); });
   }
   /// A copy of all that the pool holds. Cost: linear in the chunks.
   [[nodiscard]] BfcSnapshot snapshot() const { return detail::bfc_snapshot(*core_); }

@@ -126,7 +126,7 @@ void bfc_regions(BfcText<S>& text, const BfcSnapshot& s) noexcept {
     if (c.tag.number != 0) text << " allocation_annotation " << static_cast<std::int64_t>(c.tag.number);
     text << " next ";
     if (i + 1 < s.chunks.size() && s.chunks[i + 1].region == c.region)
-      text << std::int64_t{s.chunks[i + 1].number};
+      text << static_cast<std::int64_t>(i + 1);
     else
       text << "18446744073709551615";
     if (c.freed_at != 0) text << " freed_at_count " << static_cast<std::int64_t>(c.freed_at);

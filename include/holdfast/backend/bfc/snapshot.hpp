@@ -15,7 +15,6 @@ struct BfcChunkRecord {
   Bytes requested = 0;       ///< 0: free
   std::uint64_t id = 0;      ///< the number of its allocation, from 1; 0: free
   std::uint64_t freed_at = 0;  ///< the stamp of its release; 0: none
-  std::uint32_t number = 0;  ///< the pool's name for it, used again when it is gone
   std::uint32_t region = 0;
   BfcEnd owner = BfcEnd::lower;
   Tag tag;
@@ -43,8 +42,8 @@ template <class Core>
   s.chunks.reserve(core.chunk_count());
   s.regions.reserve(core.region_count());
   for (std::uint32_t r = 0; r < core.region_count(); ++r) s.regions.push_back({core.region(r).data, core.region(r).size});
-  core.visit([&](std::uint32_t region, std::uint32_t number, const BfcChunk& c) {
-    s.chunks.push_back({{c.data, c.size}, c.used() ? c.requested : 0, c.id, c.freed_at, number, region, c.owner, c.used() ? c.tag : Tag{}});
+  core.visit([&](std::uint32_t region, const BfcChunk& c) {
+    s.chunks.push_back({{c.data, c.size}, c.used() ? c.requested : 0, c.id, c.freed_at, region, c.owner, c.used() ? c.tag : Tag{}});
   });
   return s;
 }

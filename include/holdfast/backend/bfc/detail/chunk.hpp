@@ -20,12 +20,13 @@ namespace detail {
 inline constexpr Bytes bfc_granule = 256;
 
 /// One piece of a region, in use or free; the pieces tile it. The memory itself is never touched: it may be a device's.
+/// Before the first of each region stands a record of no size that is never free.
 struct BfcChunk {
   struct Queue {
     std::uint32_t older, newer;
   };
   std::byte* data;
-  Bytes size;  ///< 0: the record itself is unused
+  Bytes size;
   union {
     Bytes requested;  ///< in use
     Queue queue;      ///< free and stamped
@@ -92,9 +93,10 @@ class BfcChunks {
     chunks_.release(meta);
   }
   [[nodiscard]] BfcChunk& operator[](std::uint32_t i) const noexcept { return chunks_[i]; }
+  [[nodiscard]] BfcChunk* all() const noexcept { return chunks_.data(); }
 
-  /// Makes a free chunk behind `prev` (0: the first of its region), which `reserve` made room for.
-  std::uint32_t make(std::byte* data, Bytes size, std::uint32_t prev, std::uint32_t next) noexcept {
+  /// Makes a free chunk between two others (0: none), which `reserve` made room for.
+  std::uint32_t make(std::byte* data, Bytes size, BfcEnd owner, std::uint32_t prev, std::uint32_t next) noexcept {
     const std::uint32_t c = free_ != 0 ? free_ : made_++;
     BfcChunk& chunk = chunks_[c];
     if (free_ != 0) free_ = chunk.next, --spare_;
@@ -104,33 +106,17 @@ class BfcChunks {
     chunk.id = chunk.freed_at = 0;
     chunk.prev = prev;
     chunk.next = next;
-    chunk.owner = BfcEnd::lower;
-    chunk.tag = {};
+    chunk.owner = owner;
     if (prev != 0) chunks_[prev].next = c;
     if (next != 0) chunks_[next].prev = c;
     return c;
   }
-  /// Cuts `c` at `size`; gives the chunk made of the rest, which has its owner.
-  std::uint32_t cut(std::uint32_t c, Bytes size) noexcept {
-    const std::uint32_t rest = make(chunks_[c].data + size, chunks_[c].size - size, c, chunks_[c].next);
-    chunks_[rest].owner = chunks_[c].owner;
-    chunks_[c].size = size;
-    return rest;
-  }
-  /// Joins the chunk behind `c` to it.
-  void join_next(std::uint32_t c) noexcept {
-    BfcChunk& chunk = chunks_[c];
-    const std::uint32_t gone = chunk.next;
-    chunk.size += chunks_[gone].size;
-    chunk.next = chunks_[gone].next;
-    if (chunk.next != 0) chunks_[chunk.next].prev = c;
-    drop(gone);
-  }
-  /// Forgets a chunk whose neighbours do not know it.
+  /// Forgets a chunk: its neighbours are each other's.
   void drop(std::uint32_t c) noexcept {
-    chunks_[c].size = 0;
-    chunks_[c].id = 0;
-    chunks_[c].next = free_;
+    BfcChunk& chunk = chunks_[c];
+    if (chunk.prev != 0) chunks_[chunk.prev].next = chunk.next;
+    if (chunk.next != 0) chunks_[chunk.next].prev = chunk.prev;
+    chunk.next = free_;
     free_ = c;
     ++spare_;
     --count_;

@@ -18,7 +18,7 @@ namespace holdfast::detail {
 struct BfcRegion {
   std::byte* data;
   Bytes size;
-  std::uint32_t first;
+  std::uint32_t head;  ///< the record before its first chunk
 };
 
 /// An upstream that takes back adjoining blocks as one.
@@ -65,7 +65,7 @@ class BfcCore {
                       : failure(Errc::out_of_memory, "Out of memory: the size cannot be rounded", size);
     }
     const BfcRequest wanted = request(size, alignment, end, freed_before);
-    if (!chunks().reserve(meta_, 3) || !addresses_.reserve(meta_, chunks(), used_ + 1)) [[unlikely]]
+    if (!chunks().reserve(meta_, 4) || !addresses_.reserve(meta_, chunks(), used_ + 1)) [[unlikely]]
       return failure(Errc::out_of_memory, "Out of memory for the tables of a pool", size);
     std::uint32_t c = space_.place(wanted, space_.split().largest(wanted.rounded));
     if (c == 0) [[unlikely]] {
@@ -111,7 +111,7 @@ class BfcCore {
   Bytes trim(Bytes keep) noexcept {
     const Bytes before = figures_.reserved;
     for (std::uint32_t r = region_count_; r-- > 0 && figures_.reserved > keep;)
-      if (const BfcChunk& c = chunks()[regions_[r].first]; !c.used() && c.next == 0 && c.freed_at == 0) release_region(r);
+      if (const BfcChunk& c = chunks()[first(r)]; !c.used() && c.next == 0 && c.freed_at == 0) release_region(r);
     return before - figures_.reserved;
   }
   [[nodiscard]] BfcStatistics statistics() const noexcept {
@@ -133,11 +133,11 @@ class BfcCore {
     figures_.largest_allocation = 0;
   }
 
-  /// Calls `visitor(region, number, chunk)` for every chunk, by address.
+  /// Calls `visitor(region, chunk)` for every chunk, by address.
   template <class Visitor>
   void visit(Visitor visitor) const noexcept {
     for (std::uint32_t r = 0; r < region_count_; ++r)
-      for (std::uint32_t c = regions_[r].first; c != 0; c = chunks()[c].next) visitor(r, c, std::as_const(chunks()[c]));
+      for (std::uint32_t c = first(r); c != 0; c = chunks()[c].next) visitor(r, std::as_const(chunks()[c]));
   }
   [[nodiscard]] const BfcOptions& options() const noexcept { return options_; }
   [[nodiscard]] std::uint32_t chunk_count() const noexcept { return chunks().count(); }
@@ -159,8 +159,11 @@ class BfcCore {
   [[nodiscard]] Upstream& upstream() noexcept { return upstream_; }
 
  private:
+  static constexpr std::uint64_t no_chunk = ~std::uint64_t{0};  // of records that stand before a region's first
+
   [[nodiscard]] BfcChunks& chunks() noexcept { return space_.chunks(); }
   [[nodiscard]] const BfcChunks& chunks() const noexcept { return space_.chunks(); }
+  [[nodiscard]] std::uint32_t first(std::uint32_t region) const noexcept { return chunks()[regions_[region].head].next; }
 
   // What is tried when no chunk fits: growth, joining what was freed lately, cutting what was spared, giving idle regions back.
   HOLDFAST_COLD std::uint32_t place_hard(const BfcRequest& wanted, Errc& why) noexcept {
@@ -212,27 +215,27 @@ class BfcCore {
     std::uint32_t r = region_count_;
     while (r > 0 && regions_[r - 1].data > block.data) --r;
     std::uint32_t last = 0;
-    if (bfc_joining<Upstream> && r > 0 && regions_[r - 1].data + regions_[r - 1].size == block.data)
-      for (last = regions_[r - 1].first; chunks()[last].next != 0;) last = chunks()[last].next;
-    const std::uint32_t c = chunks().make(block.data, block.size, last, 0);
-    if (last != 0) {
+    if (bfc_joining<Upstream> && r > 0 && regions_[r - 1].data + regions_[r - 1].size == block.data) {
+      for (last = first(r - 1); chunks()[last].next != 0;) last = chunks()[last].next;
       regions_[r - 1].size += block.size;
     } else {
+      last = chunks().make(block.data, 0, BfcEnd::gap, 0, 0);
+      chunks()[last].id = no_chunk;
       for (std::uint32_t i = region_count_++; i > r; --i) regions_[i] = regions_[i - 1];
-      regions_[r] = {block.data, block.size, c};
+      regions_[r] = {block.data, block.size, last};
     }
-    space_.free(c, 0);
+    space_.free(chunks().make(block.data, block.size, BfcEnd::lower, last, 0), 0);
   }
   void release_region(std::uint32_t r) noexcept {
     const BfcRegion region = regions_[r];
-    space_.drop(region.first);
+    space_.drop(region.head);
     for (std::uint32_t i = r + 1; i < region_count_; ++i) regions_[i - 1] = regions_[i];
     --region_count_;
     figures_.reserved -= region.size;
     upstream_.deallocate({region.data, region.size});
   }
   [[nodiscard]] bool unused(std::uint32_t r) const noexcept {
-    std::uint32_t c = regions_[r].first;
+    std::uint32_t c = first(r);
     while (c != 0 && !chunks()[c].used()) c = chunks()[c].next;
     return c == 0;
   }
@@ -253,7 +256,7 @@ class BfcCore {
   [[nodiscard]] HOLDFAST_COLD Error blame(Block block) const noexcept {
     for (std::uint32_t r = 0; r < region_count_; ++r)
       if (block.data >= regions_[r].data && block.data < regions_[r].data + regions_[r].size)
-        for (std::uint32_t c = regions_[r].first; c != 0; c = chunks()[c].next)
+        for (std::uint32_t c = first(r); c != 0; c = chunks()[c].next)
           if (block.data < chunks()[c].end())
             return chunks()[c].used() ? make_error(Errc::invalid_argument, "an address inside a block is released")
                                       : make_error(Errc::wrong_state, "a block is released twice");

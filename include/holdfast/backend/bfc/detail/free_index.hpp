@@ -78,7 +78,7 @@ struct BfcByAddress {
 template <class Order>
 class BfcTree {
  public:
-  void insert(const BfcChunks& all, std::uint32_t c) noexcept {
+  void insert(BfcChunk* all, std::uint32_t c) noexcept {
     const std::uint32_t k = Order::class_of(all[c].size);
     std::uint32_t* link = &root_[k];
     std::uint32_t t = *link;
@@ -97,7 +97,7 @@ class BfcTree {
     }
     *below = *above = 0;
   }
-  void erase(const BfcChunks& all, std::uint32_t c) noexcept {
+  void erase(BfcChunk* all, std::uint32_t c) noexcept {
     const std::uint32_t k = Order::class_of(all[c].size);
     std::uint32_t* link = &root_[k];
     while (*link != c) link = Order::less(all[c], all[*link]) ? &all[*link].left : &all[*link].right;
@@ -111,9 +111,18 @@ class BfcTree {
     *link = a != 0 ? a : b;
     if (root_[k] == 0) classes_.erase(k);
   }
+  /// Gives a chunk another place and size. Cost: O(1) for one alone in its class that stays in it.
+  void move(BfcChunk* all, std::uint32_t c, std::byte* data, Bytes size) noexcept {
+    const std::uint32_t k = Order::class_of(size);
+    const bool stays = root_[k] == c && (all[c].left | all[c].right) == 0;
+    if (!stays) erase(all, c);
+    all[c].data = data;
+    all[c].size = size;
+    if (!stays) insert(all, c);
+  }
   /// The first chunk of at least `least` and at most `most` bytes for which `fits` holds; 0: none.
   template <class Fits>
-  [[nodiscard]] std::uint32_t find(const BfcChunks& all, Bytes least, Bytes most, Fits fits) const noexcept {
+  [[nodiscard]] std::uint32_t find(BfcChunk* all, Bytes least, Bytes most, Fits fits) const noexcept {
     for (std::uint32_t k = classes_.from(Order::first_class(least)); k != BfcClassSet::none; k = classes_.from(k + 1))
       for (std::uint32_t c = first(all, k, [&](const BfcChunk& x) { return Order::before(x, least); }); c != 0; c = next(all, k, c)) {
         if (Order::behind(all[c], least, most)) return 0;
@@ -122,7 +131,7 @@ class BfcTree {
     return 0;
   }
   /// The size of the largest. Cost: linear for an order by address.
-  [[nodiscard]] Bytes largest(const BfcChunks& all) const noexcept {
+  [[nodiscard]] Bytes largest(BfcChunk* all) const noexcept {
     const std::uint32_t k = Order::largest_first ? classes_.from(0) : classes_.last();
     if (k == BfcClassSet::none) return 0;
     std::uint32_t c = first(all, k, [](const BfcChunk&) { return false; });
@@ -142,13 +151,13 @@ class BfcTree {
 
   // The first chunk of a class that is not `before`.
   template <class Before>
-  [[nodiscard]] std::uint32_t first(const BfcChunks& all, std::uint32_t k, Before before) const noexcept {
+  [[nodiscard]] std::uint32_t first(BfcChunk* all, std::uint32_t k, Before before) const noexcept {
     std::uint32_t best = 0;
     for (std::uint32_t t = root_[k]; t != 0;)
       t = before(all[t]) ? all[t].right : (best = t, all[t].left);
     return best;
   }
-  [[nodiscard]] std::uint32_t next(const BfcChunks& all, std::uint32_t k, std::uint32_t c) const noexcept {
+  [[nodiscard]] std::uint32_t next(BfcChunk* all, std::uint32_t k, std::uint32_t c) const noexcept {
     return first(all, k, [&](const BfcChunk& x) { return !Order::less(all[c], x); });
   }
 
@@ -159,7 +168,7 @@ class BfcTree {
 /// Free chunks in a list for each class, the last freed first. Cost: O(1), and linear in a class whose chunks may be too small.
 class BfcLists {
  public:
-  void insert(const BfcChunks& all, std::uint32_t c) noexcept {
+  void insert(BfcChunk* all, std::uint32_t c) noexcept {
     std::uint32_t& head = head_[bfc_class_of(all[c].size)];
     if (head == 0) classes_.insert(bfc_class_of(all[c].size));
     all[c].left = 0;
@@ -167,14 +176,21 @@ class BfcLists {
     if (head != 0) all[head].left = c;
     head = c;
   }
-  void erase(const BfcChunks& all, std::uint32_t c) noexcept {
+  void erase(BfcChunk* all, std::uint32_t c) noexcept {
     const std::uint32_t left = all[c].left, right = all[c].right, k = bfc_class_of(all[c].size);
     (left != 0 ? all[left].right : head_[k]) = right;
     if (right != 0) all[right].left = left;
     if (head_[k] == 0) classes_.erase(k);
   }
+  void move(BfcChunk* all, std::uint32_t c, std::byte* data, Bytes size) noexcept {
+    const bool stays = bfc_class_of(size) == bfc_class_of(all[c].size);
+    if (!stays) erase(all, c);
+    all[c].data = data;
+    all[c].size = size;
+    if (!stays) insert(all, c);
+  }
   template <class Fits>
-  [[nodiscard]] std::uint32_t find(const BfcChunks& all, Bytes least, Bytes most, Fits fits) const noexcept {
+  [[nodiscard]] std::uint32_t find(BfcChunk* all, Bytes least, Bytes most, Fits fits) const noexcept {
     const std::uint32_t own = bfc_class_of(least);
     const bool surely = own == 0 || bfc_class_of(least - bfc_granule) != own;  // the smallest of its class
     const std::uint32_t end = bfc_class_of(most) + 1;
@@ -183,7 +199,7 @@ class BfcLists {
     return surely ? 0 : find_in(all, own, least, most, fits);
   }
   /// The size of the largest. Cost: linear in the chunks of its class.
-  [[nodiscard]] Bytes largest(const BfcChunks& all) const noexcept {
+  [[nodiscard]] Bytes largest(BfcChunk* all) const noexcept {
     Bytes most = 0;
     if (const std::uint32_t k = classes_.last(); k != BfcClassSet::none)
       for (std::uint32_t c = head_[k]; c != 0; c = all[c].right)
@@ -193,7 +209,7 @@ class BfcLists {
 
  private:
   template <class Fits>
-  [[nodiscard]] std::uint32_t find_in(const BfcChunks& all, std::uint32_t k, Bytes least, Bytes most, Fits& fits) const noexcept {
+  [[nodiscard]] std::uint32_t find_in(BfcChunk* all, std::uint32_t k, Bytes least, Bytes most, Fits& fits) const noexcept {
     for (std::uint32_t c = head_[k]; c != 0; c = all[c].right)
       if (all[c].size >= least && all[c].size <= most && fits(all[c])) return c;
     return 0;

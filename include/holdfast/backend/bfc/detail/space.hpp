@@ -43,38 +43,34 @@ class BfcSpace {
   [[nodiscard]] const Split& split() const noexcept { return split_; }
   /// The largest free chunk that an end may take.
   [[nodiscard]] Bytes largest(BfcEnd end) const noexcept {
-    const Bytes own = free_[number(end)].largest(chunks_);
+    const Bytes own = free_[number(end)].largest(chunks_.all());
     return TwoEnded ? std::max(own, gap_size()) : own;
   }
   [[nodiscard]] Bytes gap_size() const noexcept { return gap_ == 0 ? 0 : chunks_[gap_].size; }
 
   /// Takes a free chunk of at most `most` bytes and cuts it, for which two records are spare; 0: none fits.
   std::uint32_t place(const BfcRequest& request, Bytes most) noexcept {
-    Index& own = free_[number(request.end)];
-    const std::uint32_t c =
-        own.find(chunks_, request.rounded, most, [&](const BfcChunk& x) { return request.fits(x); });
-    if (c != 0) {
-      own.erase(chunks_, c);
-      return cut(c, request, false);
-    }
+    const std::uint32_t c = holes(request.end).find(chunks_.all(), request.rounded, most,
+                                                    [&](const BfcChunk& x) { return request.fits(x); });
+    if (c != 0) return cut(c, request);
     if constexpr (TwoEnded)
-      if (gap_ != 0 && request.fits(chunks_[gap_])) return cut(std::exchange(gap_, 0), request, true);
+      if (gap_ != 0 && request.fits(chunks_[gap_])) return cut(gap_, request);
     return 0;
   }
-  /// Takes a chunk back, or a new one; a stamp other than 0 keeps it apart until then.
+  /// Takes a chunk back, or a new one; a stamp other than 0 keeps it apart until it is safe.
   void free(std::uint32_t c, std::uint64_t stamp) noexcept {
     chunks_[c].id = 0;
     chunks_[c].freed_at = stamp;
     if (stamp == 0) return settle(c);
     queue_behind(c, newest_);
-    free_[number(chunks_[c].owner)].insert(chunks_, c);
+    holes(chunks_[c].owner).insert(chunks_.all(), c);
   }
   /// Joins what was stamped before `frontier`.
   void set_safe_frontier(std::uint64_t frontier) noexcept {
     while (oldest_ != 0 && chunks_[oldest_].freed_at < frontier) {
       const std::uint32_t c = oldest_;
       unqueue(c);
-      free_[number(chunks_[c].owner)].erase(chunks_, c);
+      holes(chunks_[c].owner).erase(chunks_.all(), c);
       chunks_[c].freed_at = 0;
       settle(c);
     }
@@ -85,77 +81,103 @@ class BfcSpace {
       std::uint32_t after = chunks_[c].queue.newer;
       while (after != 0 && (after == chunks_[c].next || after == chunks_[c].prev) && chunks_[after].owner == chunks_[c].owner)
         after = chunks_[after].queue.newer;
-      free_[number(chunks_[c].owner)].erase(chunks_, c);
-      c = join(c, true);
-      free_[number(chunks_[c].owner)].insert(chunks_, c);
-      if (request.fits(chunks_[c])) return;
+      holes(chunks_[c].owner).erase(chunks_.all(), c);
+      if (request.fits(chunks_[join(c, true)])) return;
       c = after;
     }
   }
-  /// Forgets the chunks of a region, none of which is in use, from its first on.
-  void drop(std::uint32_t c) noexcept {
-    while (c != 0) {
-      const std::uint32_t next = chunks_[c].next;
+  /// Forgets the chunks of a region, none of which is in use, from `head` before its first on.
+  void drop(std::uint32_t head) noexcept {
+    while (chunks_[head].next != 0) {
+      const std::uint32_t c = chunks_[head].next;
       if (c == gap_)
         gap_ = 0;
       else
-        free_[number(chunks_[c].owner)].erase(chunks_, c);
+        holes(chunks_[c].owner).erase(chunks_.all(), c);
       if (chunks_[c].freed_at != 0) unqueue(c);
       chunks_.drop(c);
-      c = next;
     }
+    chunks_.drop(head);
   }
 
  private:
   [[nodiscard]] static constexpr std::size_t number(BfcEnd end) noexcept { return TwoEnded && end == BfcEnd::upper ? 1 : 0; }
+  [[nodiscard]] Index& holes(BfcEnd end) noexcept { return free_[number(end)]; }
 
-  // Cuts a chunk that is in no index: what is before and behind the block becomes holes, but the gap keeps its middle.
-  std::uint32_t cut(const std::uint32_t from, const BfcRequest& request, bool gap) noexcept {
-    const bool upper = TwoEnded && request.end == BfcEnd::upper;
-    const std::uint64_t stamp = chunks_[from].freed_at, begin = bfc_address(chunks_[from].data);
-    std::uint64_t at = (begin + request.alignment - 1) & ~(request.alignment - 1);
-    const auto rest = static_cast<Bytes>(begin - at) + chunks_[from].size;
-    const bool whole = !gap && !split_.cuts(rest, request.rounded, request.end);
-    if (upper && !whole) at = bfc_address(chunks_[from].end() - request.rounded) & ~(request.alignment - 1);
-    const auto leave = [&](std::uint32_t part, bool in_gap) {
-      chunks_[part].owner = in_gap ? BfcEnd::gap : request.end;
-      chunks_[part].freed_at = stamp;
-      if (in_gap)
-        gap_ = part;
-      else
-        free_[number(request.end)].insert(chunks_, part);
-    };
-    std::uint32_t c = from;
+  // Cuts a free chunk: what is before and behind the block becomes holes of its end, but the gap keeps its middle. The chunk's
+  // record stays that of what remains, so that it seldom has to move in the index.
+  std::uint32_t cut(const std::uint32_t from, const BfcRequest& request) noexcept {
+    const bool gap = TwoEnded && from == gap_, upper = TwoEnded && request.end == BfcEnd::upper;
+    std::byte* const begin = chunks_[from].data;
+    std::byte* const end = chunks_[from].end();
+    std::byte* at = begin + ((0 - bfc_address(begin)) & (request.alignment - 1));
+    Bytes size = request.rounded;
+    if (!gap && !split_.cuts(end - at, size, request.end))
+      size = end - at;  // the aligned part whole
+    else if (upper)
+      at = end - size - (bfc_address(end - size) & (request.alignment - 1));
+    std::byte* const stop = at + size;
+    std::uint32_t c = from, low = 0, high = 0;
     if (at != begin) {
-      c = chunks_.cut(from, static_cast<Bytes>(at - begin));
-      leave(from, gap && upper);
+      low = from;
+      c = chunks_.make(at, size, request.end, from, chunks_[from].next);
+      if (stop != end) high = chunks_.make(stop, end - stop, request.end, c, chunks_[c].next);
+    } else if (stop != end) {
+      high = from;
+      c = chunks_.make(at, size, request.end, chunks_[from].prev, from);
     }
-    if (!whole && chunks_[c].size > request.rounded) {
-      const std::uint32_t behind = chunks_.cut(c, request.rounded);
-      if (stamp != 0) queue_behind(behind, from);
-      leave(behind, gap && !upper);
+    std::byte* const rest = low != 0 ? begin : stop;
+    const Bytes rest_size = low != 0 ? at - begin : end - stop;
+    if (gap) {
+      chunks_[from].owner = request.end;
+      if (c != from) chunks_[from].data = rest, chunks_[from].size = rest_size;
+      const std::uint32_t hole = upper ? high : low;
+      gap_ = upper ? low : high;
+      if (gap_ != 0) chunks_[gap_].owner = BfcEnd::gap;
+      if (hole != 0) holes(request.end).insert(chunks_.all(), hole);
+      return c;
     }
-    if (stamp != 0 && c == from) unqueue(c);
-    chunks_[c].owner = request.end;
+    if (c == from)
+      holes(request.end).erase(chunks_.all(), from);
+    else
+      holes(request.end).move(chunks_.all(), from, rest, rest_size);
+    const std::uint64_t stamp = chunks_[from].freed_at;
+    if (low != 0 && high != 0) {
+      holes(request.end).insert(chunks_.all(), high);
+      if (stamp != 0) chunks_[high].freed_at = stamp, queue_behind(high, from);
+    }
+    if (c == from && stamp != 0) unqueue(from);
     return c;
   }
 
-  // Joins a free chunk, which is in no index, with free neighbours of its owner; `any`: with those stamped too.
+  // Joins a free chunk, which is in no index, with free neighbours of its owner, and files it; `any`: with those stamped too.
   std::uint32_t join(std::uint32_t c, bool any) noexcept {
     const auto joins = [&](std::uint32_t n) {
       return n != 0 && !chunks_[n].used() && (!TwoEnded || chunks_[n].owner == chunks_[c].owner) && (any || chunks_[n].freed_at == 0);
     };
-    if (const std::uint32_t n = chunks_[c].next; joins(n)) {
-      free_[number(chunks_[n].owner)].erase(chunks_, n);
-      inherit(c, n);
-      chunks_.join_next(c);
+    Index& index = holes(chunks_[c].owner);
+    const std::uint32_t prev = chunks_[c].prev, next = chunks_[c].next;
+    Bytes size = chunks_[c].size;
+    if (joins(prev)) {
+      if (joins(next)) {
+        index.erase(chunks_.all(), next);
+        size += chunks_[next].size;
+        inherit(prev, next);
+        chunks_.drop(next);
+      }
+      inherit(prev, c);
+      chunks_.drop(c);
+      index.move(chunks_.all(), prev, chunks_[prev].data, chunks_[prev].size + size);
+      return prev;
     }
-    if (const std::uint32_t p = chunks_[c].prev; joins(p)) {
-      free_[number(chunks_[p].owner)].erase(chunks_, p);
-      inherit(p, c);
-      chunks_.join_next(p);
-      c = p;
+    if (joins(next)) {
+      inherit(next, c);
+      std::byte* const data = chunks_[c].data;
+      chunks_.drop(c);
+      index.move(chunks_.all(), next, data, size + chunks_[next].size);
+      return next;
     }
+    index.insert(chunks_.all(), c);
     return c;
   }
   // `kept` takes the newest stamp of the two, and its place in the queue.
@@ -169,25 +191,26 @@ class BfcSpace {
     }
     unqueue(gone);
   }
-  // Joins a free chunk and files it.
+  // Joins a free chunk; at the border it becomes the gap.
   void settle(std::uint32_t c) noexcept {
     c = join(c, false);
     if constexpr (TwoEnded) {
       const BfcEnd owner = chunks_[c].owner;
       const std::uint32_t inner = owner == BfcEnd::lower ? chunks_[c].next : chunks_[c].prev;
-      if (inner == 0 || chunks_[inner].owner != owner) return widen_gap(c);
+      if (inner == 0 || chunks_[inner].owner != owner) {
+        holes(owner).erase(chunks_.all(), c);
+        widen_gap(c);
+      }
     }
-    free_[number(chunks_[c].owner)].insert(chunks_, c);
   }
-  // Makes a hole at the border the gap, or part of it.
+  // Makes a hole at the border, in no index now, the gap, or joins it to that; and the other end's hole there, should there be one.
   void widen_gap(std::uint32_t c) noexcept {
-    for (const bool behind : {true, false}) {
-      const std::uint32_t n = behind ? chunks_[c].next : chunks_[c].prev;
+    for (const std::uint32_t n : {chunks_[c].next, chunks_[c].prev}) {
       if (n == 0 || chunks_[n].used() || chunks_[n].freed_at != 0) continue;
-      if (n != gap_) free_[number(chunks_[n].owner)].erase(chunks_, n);
-      const std::uint32_t first = behind ? c : n;
-      chunks_.join_next(first);
-      c = first;
+      if (n != gap_) holes(chunks_[n].owner).erase(chunks_.all(), n);
+      if (n == chunks_[c].prev) chunks_[c].data = chunks_[n].data;
+      chunks_[c].size += chunks_[n].size;
+      chunks_.drop(n);
     }
     chunks_[c].owner = BfcEnd::gap;
     gap_ = c;

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a block of a best-fit pool costs beside the C library's and the host pool's: a pair at once, and one of many live
+// blocks replaced by another, which finds its place among thousands of holes.
+#include "holdfast/backend/bfc_pool.hpp"
+
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "holdfast/backend/bfc/replay.hpp"
+#include "holdfast/backend/host/host_pool.hpp"
+
+namespace {
+
+using namespace holdfast;
+
+template <class Pool>
+void pair(benchmark::State& state, Pool pool) {
+  const Bytes size = state.range(0);
+  const Block neighbour = *pool.allocate(size, Alignment(64));
+  for (auto _ : state) {
+    Block block = *pool.allocate(size, Alignment(64));
+    benchmark::DoNotOptimize(block.data);
+    pool.deallocate(block);
+  }
+  pool.deallocate(neighbour);
+}
+
+// Each step frees one of the live blocks and takes one of another size; sizes from 256 B to 256 KiB, evenly in their logarithm.
+template <class Pool>
+void replace(benchmark::State& state, Pool pool) {
+  std::uint64_t seed = 1;
+  const auto random = [&] { return seed = seed * 6364136223846793005u + 1442695040888963407u, seed >> 33; };
+  const auto size = [&] { return static_cast<Bytes>(256 + (random() & 255)) << (random() % 10); };
+  std::vector<Block> live(static_cast<std::size_t>(state.range(0)));
+  for (Block& b : live) b = *pool.allocate(size(), Alignment(64));
+  for (std::size_t i = 0; i < 20 * live.size(); ++i) {
+    Block& b = live[random() % live.size()];
+    pool.deallocate(b);
+    b = *pool.allocate(size(), Alignment(64));
+  }
+  for (auto _ : state) {
+    Block& b = live[random() % live.size()];
+    pool.deallocate(b);
+    b = *pool.allocate(size(), Alignment(64));
+    benchmark::DoNotOptimize(b.data);
+  }
+  for (const Block& b : live) pool.deallocate(b);
+}
+
+template <class Fit, class Split = BfcSplit>
+struct Arena {
+  AddressSource::State addresses;
+  BfcHeap<AddressSource, Fit, Split> heap = std::move(*BfcHeap<AddressSource, Fit, Split>::make(AddressSource(addresses)));
+};
+
+void pair_floor(benchmark::State& state) { pair(state, SystemMemory{}); }
+void pair_host_pool(benchmark::State& state) {
+  static HostHeap heap = std::move(*HostHeap::make());
+  pair(state, heap.pool());
+}
+template <class Fit>
+void pair_bfc(benchmark::State& state) {
+  Arena<Fit> arena;
+  pair(state, arena.heap.pool());
+}
+BENCHMARK(pair_floor)->Name("floor/malloc_pair")->ArgName("bytes")->Arg(256)->Arg(65536)->Arg(16 << 20);
+BENCHMARK(pair_host_pool)->Name("HostPool/pair")->ArgName("bytes")->Arg(256)->Arg(65536)->Arg(16 << 20);
+BENCHMARK(pair_bfc<BestFit>)->Name("BfcPool/pair/best_fit")->ArgName("bytes")->Arg(256)->Arg(65536)->Arg(16 << 20);
+BENCHMARK(pair_bfc<TwoLevelFit>)->Name("BfcPool/pair/two_level")->ArgName("bytes")->Arg(256)->Arg(65536)->Arg(16 << 20);
+
+void replace_floor(benchmark::State& state) { replace(state, SystemMemory{}); }
+void replace_host_pool(benchmark::State& state) {
+  HostHeap heap = std::move(*HostHeap::make());
+  replace(state, heap.pool());
+}
+template <class Fit>
+void replace_bfc(benchmark::State& state) {
+  Arena<Fit, ExactSplit> arena;
+  replace(state, arena.heap.pool());
+}
+BENCHMARK(replace_floor)->Name("floor/malloc_replace")->ArgName("live")->Arg(100)->Arg(10000);
+BENCHMARK(replace_host_pool)->Name("HostPool/replace")->ArgName("live")->Arg(100)->Arg(10000);
+BENCHMARK(replace_bfc<BestFit>)->Name("BfcPool/replace/best_fit")->ArgName("live")->Arg(100)->Arg(10000)->Arg(100000);
+BENCHMARK(replace_bfc<TwoLevelFit>)->Name("BfcPool/replace/two_level")->ArgName("live")->Arg(100)->Arg(10000)->Arg(100000);
+
+}  // namespace
