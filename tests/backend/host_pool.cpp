@@ -15,6 +15,7 @@
 #include "support/counted_pages.hpp"
 #include "support/death.hpp"
 #include "support/shared.hpp"
+#include "support/texts.hpp"
 
 using namespace holdfast;
 using namespace holdfast::literals;
@@ -249,6 +250,7 @@ TEST_CASE("host_pool: a limit is kept, is over_budget with both numbers, and fre
   CHECK(status_kind(e) == StatusKind::resource_exhausted);
   CHECK(e.requested == 8_MiB + 1);
   CHECK(e.available == 8_MiB);
+  CHECK(sentence(e) == "The host pool's limit is reached (requested 8388609, available 8388608)");
   Block a = *pool.allocate(3_MiB, Alignment(64)), b = *pool.allocate(2_MiB, Alignment(64)), c = *pool.allocate(3_MiB, Alignment(64));
   CHECK(pool.allocate(1, Alignment(64)).error().code == Errc::over_budget);
   pool.deallocate(a);
@@ -273,14 +275,14 @@ TEST_CASE("host_pool: growth stops at what the control group or the system has l
     CHECK(e.code == Errc::out_of_memory);
     CHECK(status_kind(e) == StatusKind::resource_exhausted);
     CHECK(e.stage == Stage::allocation);
-    CHECK(std::string_view(e.what) == "The control group's memory limit is reached");
+    CHECK(sentence(e) == "The control group's memory limit is reached (requested 10485761, available 10485760)");
     CHECK(e.requested == 10_MiB + 1);
     CHECK(e.available == 10_MiB);
     const Block a = *pool.allocate(8_MiB, Alignment(64));  // what fits is given
     meter.room = {1_MiB, LimitSource::system};             // somebody else took some: it is seen at once
     const Error f = pool.allocate(3_MiB, Alignment(64)).error();
     CHECK(f.code == Errc::out_of_memory);
-    CHECK(std::string_view(f.what) == "The system has no more memory available");
+    CHECK(sentence(f) == "The system has no more memory available (requested 3145728, available 1048576)");
     CHECK(f.available == 1_MiB);
     pool.deallocate(a);
     const long asked = meter.asked;

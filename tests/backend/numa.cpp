@@ -78,7 +78,7 @@ TEST_CASE("numa: a node that does not exist is not found") {
     const Result<NodePages> pages = NodePages::make(node);
     REQUIRE(!pages.ok());
     CHECK(pages.error().code == Errc::not_found);
-    CHECK(pages.error().requested == node);
+    CHECK(static_cast<std::int64_t>(pages.error().at) == node);
     CHECK(pages.error().available == ::numa_max_node() + 1);
   }
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "holdfast/backend/host/page_source.hpp"
+#include "support/shared.hpp"
 
 using namespace holdfast;
 using detail::no_page;
@@ -136,7 +137,7 @@ TEST_CASE("page_region: a reservation just enough holds the run it is for, and t
 
 TEST_CASE("page_region: large regions too hold the run they are for and keep their tables to themselves, wherever they begin") {
   for (const std::uint32_t pages : {1u << 18, 1u << 22, 1u << 26})
-    for (std::uint64_t offset = 0; offset < 512; offset += pages < (1u << 26) ? 1 : 64) {
+    for (std::uint64_t offset = 0; offset < 512; offset += pages == 1u << 26 ? 64 : testing::quick() ? 5 : 1) {
       CAPTURE(offset);
       Space space(whole_pages(PageRegion::bytes_for(pages, 1)), offset);
       PageRegion& r = *space.region;
@@ -168,8 +169,9 @@ TEST_CASE("page_region: best fits, free pages, the longest free run and what a p
   std::vector<Live> live;
   int warm_found = 0, cold_found = 0, purged = 0, kept = 0;
   for (int i = 0; i < 30'000; ++i) {
-    const std::uint64_t alignment = page_bytes << (random() % 4 == 0 ? random() % 6 : 0);
-    const std::uint32_t n = static_cast<std::uint32_t>(1 + random() % (random() % 8 == 0 ? 120 : 12));
+    const bool aligned = random() % 4 == 0, long_run = random() % 8 == 0;
+    const std::uint64_t alignment = page_bytes << (aligned ? random() % 6 : 0);
+    const auto n = static_cast<std::uint32_t>(1 + random() % (long_run ? 120 : 12));
     const PageFit warm = r.find_warm(n, alignment), cold = r.find_cold(n, alignment);
     const PageFit best_warm = shadow.best(n, alignment, false), best_cold = shadow.best(n, alignment, true);
     REQUIRE(warm.first == best_warm.first);

@@ -24,14 +24,14 @@ enum class NodePolicy : std::uint8_t {
 /// is purged. Its room is the whole machine's. Threads: any.
 class NodePages {
  public:
-  /// Errors: unsupported (a kernel without NUMA), not_found (no such node, or none that this process may use; both numbers in the error).
+  /// Errors: unsupported (a kernel without NUMA), not_found (no such node, or none that this process may use; `at` and `available` are the node and how many there are).
   [[nodiscard]] static Result<NodePages> make(int node, NodePolicy policy = NodePolicy::prefer) noexcept {
     if (::numa_available() < 0) return make_error(Errc::unsupported, "the kernel has no NUMA memory policy");
     if (node < 0 || node >= most_nodes || node > ::numa_max_node() ||
         ::numa_bitmask_isbitset(::numa_all_nodes_ptr, static_cast<unsigned>(node)) == 0) {
       Error e = make_error(Errc::not_found, "no such NUMA node for this process");
       e.at_kind = AtKind::count;
-      e.requested = node;
+      e.at = static_cast<std::uint64_t>(node);
       e.available = ::numa_max_node() + 1;
       return e;
     }
