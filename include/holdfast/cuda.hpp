@@ -11,3 +11,5 @@
 #include "holdfast/backend/cuda/host_memory.hpp"
 #include "holdfast/backend/cuda/pool_memory.hpp"
 #include "holdfast/backend/cuda/stream.hpp"
+#include "holdfast/backend/cuda/vmm_memory.hpp"
+#include "holdfast/backend/cuda/vmm_segment.hpp"

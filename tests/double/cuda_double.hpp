@@ -70,6 +70,12 @@ class CudaDouble {
     if (s == nullptr) return misused("launch on a stream that is no more");
     static_cast<void>(s->sim.launch(name, touches, std::move(f)));
   }
+  /// Nothing that is enqueued from now on runs before the promise is set.
+  RaceCheckedMachine::promise_type hold(CUstream stream) {
+    RaceCheckedMachine::promise_type promise = std::move(*machine.make_promise());
+    static_cast<void>(promise.get_event().wait_on(streams_.find(stream)->sim));
+    return promise;
+  }
   /// A kernel that kills the context with a code when its turn comes.
   void launch_faulty(CUstream stream, CUresult code) {
     Stream* s = streams_.find(stream);

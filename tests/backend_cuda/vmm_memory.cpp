@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "holdfast/backend/cuda/vmm_memory.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "double/cuda_world.hpp"
+
+using namespace holdfast;
+using namespace holdfast::literals;
+using namespace holdfast::testing;
+
+namespace {
+using Vmm = BasicCudaVmm<DoubleDriver>;
+using Memory = BasicCudaVmmMemory<DoubleDriver>;
+static_assert(stream_ordered_backend<Memory> && copying_backend<Memory>);
+
+Vmm make(CudaWorld& w, const CudaVmmOptions& o = {}) { return std::move(*Vmm::make(*w.context, o)); }
+std::vector<std::string> since(const CudaWorld& w, std::uint64_t from) {
+  std::vector<std::string> names;
+  for (std::size_t i = static_cast<std::size_t>(from); i < w.cuda.log.size(); ++i)
+    if (w.cuda.log[i].find("cuCtxP") != 0) names.push_back(w.cuda.log[i]);
+  return names;
+}
+using Names = std::vector<std::string>;
+}  // namespace
+
+TEST_CASE("cuda vmm: VM1 where fabric handles are not permitted, or not supported, file handles are asked for") {
+  for (const CUresult refusal : {CUDA_ERROR_NOT_PERMITTED, CUDA_ERROR_NOT_SUPPORTED}) {
+    CudaDoubleOptions o;
+    o.fabric = refusal;
+    CudaWorld w(o);
+    const Vmm vmm = make(w, {.fabric = true});
+    Memory m = vmm.memory();
+    const Block b = *m.allocate(1, Alignment(1));
+    CHECK(w.cuda.count("cuMemCreate") == 2);
+    m.deallocate(b);
+  }
+}
+
+TEST_CASE("cuda vmm: VM1 out of memory is an error at once, no second try") {
+  CudaDoubleOptions o;
+  o.fabric = CUDA_ERROR_OUT_OF_MEMORY;
+  CudaWorld w(o);
+  const Vmm vmm = make(w, {.fabric = true});
+  const Error e = vmm.memory().allocate(1, Alignment(1)).error();
+  CHECK(e.code == Errc::out_of_memory);
+  CHECK(e.requested == 1);
+  CHECK(e.available == o.capacity);
+  CHECK(says(e, "cuMemCreate failed"));
+  CHECK(w.cuda.count("cuMemCreate") == 1);
+  CHECK(w.cuda.count("cuMemAddressReserve") == 0);
+}
+
+TEST_CASE("cuda vmm: VM2 a failed map releases and frees the addresses, and unmaps nothing") {
+  CudaWorld w;
+  const Vmm vmm = make(w);
+  const auto before = w.cuda.calls();
+  w.cuda.fail_at(3, CUDA_ERROR_INVALID_VALUE);
+  const Error e = vmm.memory().allocate(1, Alignment(1)).error();
+  CHECK(says(e, "cuMemMap failed"));
+  CHECK(e.native == CUDA_ERROR_INVALID_VALUE);
+  CHECK(since(w, before) == Names{"cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemRelease", "cuMemAddressFree"});
+  CHECK(vmm.memory().held() == 0);
+}
+
+TEST_CASE("cuda vmm: VM3 a block goes in this order: wait for all work, unmap, release, free the addresses") {
+  CudaWorld w;
+  const Vmm vmm = make(w);
+  Memory m = vmm.memory();
+  const DoubleStream s = w.stream();
+  const Block b = *m.allocate(3_MiB, Alignment(256));
+  CHECK(m.held() == 4_MiB);
+  w.cuda.launch(s.native(), "still running", {writes(b)}, [b] { std::memset(b.data, 1, static_cast<std::size_t>(b.size)); });
+  const auto before = w.cuda.calls();
+  m.deallocate(b);  // pending work: a race if it did not wait
+  CHECK(since(w, before) == Names{"cuCtxSynchronize", "cuMemUnmap", "cuMemRelease", "cuMemAddressFree"});
+  CHECK(m.held() == 0);
+}
+
+TEST_CASE("cuda vmm: VM4 released in a stream's order, the same size is had again there before the stream is done, without a call") {
+  CudaWorld w;
+  const Vmm vmm = make(w);
+  Memory m = vmm.memory();
+  const DoubleStream s = w.stream(), other = w.stream();
+  const Block a = *m.allocate(s, 2_MiB, Alignment(256));
+  w.cuda.launch(s.native(), "use", {writes(a)}, [a] { std::memset(a.data, 1, 64); });
+  m.deallocate(s, a);
+  const auto before = w.cuda.calls();
+  const Block b = *m.allocate(s, 2_MiB - 5, Alignment(256));
+  CHECK(w.cuda.calls() == before);
+  CHECK(b.data == a.data);
+  w.cuda.launch(s.native(), "use again", {writes(b)}, [b] { std::memset(b.data, 2, 64); });
+  m.deallocate(s, b);
+  const Block c = *m.allocate(other, 2_MiB, Alignment(256));  // waits, does not make more
+  CHECK(c.data == a.data);
+  CHECK(w.cuda.count("cuMemCreate") == 1);
+  CHECK(w.cuda.count("cuStreamWaitEvent") == 1);
+  w.cuda.launch(other.native(), "use elsewhere", {writes(c)}, [c] { std::memset(c.data, 3, 64); });
+  m.deallocate(other, c);
+  const Block d = *m.allocate(2_MiB, Alignment(256));  // no stream to wait with: other memory
+  CHECK(d.data != c.data);
+  m.deallocate(d);
+}
+
+TEST_CASE("cuda vmm: VM5 of a budget of 10 MiB in granules of 2 MiB the sixth is refused, until one comes back") {
+  CudaWorld w;
+  const Vmm vmm = make(w, {.budget = 10_MiB});
+  Memory m = vmm.memory();
+  const DoubleStream s = w.stream();
+  std::vector<Block> blocks;
+  for (int i = 0; i < 5; ++i) blocks.push_back(*m.allocate(s, 2_MiB, Alignment(256)));
+  const Error e = m.allocate(s, 2_MiB, Alignment(256)).error();
+  CHECK(status_kind(e) == StatusKind::resource_exhausted);
+  CHECK(e.code == Errc::over_budget);
+  CHECK(e.available == 0);
+  w.work(s);
+  m.deallocate(s, blocks.back());
+  blocks.pop_back();
+  CHECK(m.held() == 10_MiB);
+  CHECK(m.allocate(s, 4_MiB, Alignment(256)).error().code == Errc::over_budget);  // the stream has not passed it
+  CHECK(s.synchronize().ok());
+  CHECK(m.allocate(s, 3_MiB, Alignment(256)).error().code == Errc::over_budget);
+  CHECK(m.held() == 8_MiB);  // given back, though it was not enough
+  blocks.push_back(*m.allocate(s, 2_MiB, Alignment(256)));
+  for (const Block& b : blocks) m.deallocate(s, b);
+}
+
+TEST_CASE("cuda vmm: memory waiting to go is given back when the device has no more, and when it is trimmed") {
+  CudaWorld w;
+  const Vmm vmm = make(w);
+  Memory m = vmm.memory();
+  const DoubleStream s = w.stream();
+  const Block a = *m.allocate(s, 40_MiB, Alignment(256));
+  m.deallocate(s, a);
+  CHECK(s.synchronize().ok());
+  const Block b = *m.allocate(s, 30_MiB, Alignment(256));
+  CHECK(m.held() == 30_MiB);
+  m.deallocate(s, b);
+  CHECK(m.trim(30_MiB) == 0);
+  CHECK(s.synchronize().ok());
+  CHECK(m.trim(0) == 30_MiB);
+  CHECK(w.cuda.used(0) == 0);
+}
+
+TEST_CASE("cuda vmm: unmapping that does not wait for a kernel is found as a race") {
+  CudaWorld w;
+  const DoubleStream s = w.stream();
+  const Vmm vmm = make(w);
+  Memory m = vmm.memory();
+  const Block b = *m.allocate(2_MiB, Alignment(256));
+  w.cuda.launch(s.native(), "kernel", {writes(b)}, [] {});
+  w.cuda.fail_at(2, CUDA_ERROR_UNKNOWN);  // the wait for the context, after its push
+  m.deallocate(b);
+  CHECK(w.cuda.failed_call == "cuCtxSynchronize");
+  CHECK(w.cuda.races().find("cuMemUnmap") != std::string::npos);
+  w.check_races = false;
+  w.expected_unreported = Errc::internal;
+}
+
+TEST_CASE("cuda vmm: sizes and alignments that no memory has") {
+  CudaWorld w;
+  const Vmm vmm = make(w);
+  Memory m = vmm.memory();
+  CHECK(m.allocate(-1, Alignment(1)).error().code == Errc::invalid_argument);
+  CHECK(m.allocate(max_bytes, Alignment(1)).error().code == Errc::out_of_memory);
+  CHECK(*m.allocate(0, Alignment(1)) == Block{});
+  const Block b = *m.allocate(1, Alignment(16_MiB));
+  CHECK(detail::cuda_aligned(detail::cuda_address(b.data), Alignment(16_MiB)));
+  m.deallocate(b);
+  CHECK(Vmm::make(*w.context, {.budget = -1}).error().code == Errc::invalid_argument);
+}
