@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <utility>
 
 #include "holdfast/backend/cuda/driver.hpp"
@@ -97,8 +96,8 @@ class CudaState {
       run_completions();
     }
     if (wake_ != nullptr) note(inside(cuda_call::StreamSynchronize{}, wake_));  // its host functions call this object
-    for (const CUstream s : {wake_, copies_[0].stream, copies_[1].stream, copies_[2].stream})
-      if (s != nullptr) note(inside(cuda_call::StreamDestroy{}, s));
+    destroy(wake_);
+    for (const OwnStream& own : copies_) destroy(own.stream);
     for (const CUevent event : free_events_.span()) note(inside(cuda_call::EventDestroy{}, event));
     note(call(cuda_call::DevicePrimaryCtxRelease{}, device));
   }
@@ -285,6 +284,9 @@ class CudaState {
   [[nodiscard]] Error make_once(CUstream& stream) noexcept {
     if (stream != nullptr) return {};
     return inside(cuda_call::StreamCreate{}, &stream, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+  }
+  void destroy(CUstream stream) noexcept {
+    if (stream != nullptr) note(inside(cuda_call::StreamDestroy{}, stream));
   }
   [[nodiscard]] Error ask_to_be_woken(CUevent event) noexcept {
     const LockGuard<WordLock> guard(wake_lock_);  // the wait and the function belong together
