@@ -13,6 +13,8 @@
 #include "holdfast/backend/host/host_pool.hpp"
 #include "holdfast/backend/host/memory_limit.hpp"
 #include "holdfast/backend/host/page_source.hpp"
+#include "holdfast/backend/host/slot_policy.hpp"
+#include "holdfast/backend/host/slot_pool.hpp"
 #include "holdfast/backend/host/system_memory.hpp"
 #include "holdfast/backend/jit/code_file.hpp"
 #include "holdfast/backend/jit/contiguous_sections.hpp"
