@@ -10,6 +10,7 @@
 
 #include "holdfast/backend/bfc_pool.hpp"
 #include "holdfast/backend/host/host_pool.hpp"
+#include "holdfast/backend/host/pinned_pool.hpp"
 #include "holdfast/backend/host/system_memory.hpp"
 #include "holdfast/backend/jit/jit_memory.hpp"
 #include "holdfast/backend/jit/probe.hpp"
@@ -27,6 +28,7 @@
   EmptyMemory, SystemMemory, HostPool, SimulatedDevice, RaceCheckedDevice, Free,                    \
       Layered<Limited>, Layered<Locked<>>, Layered<Retrying<WaitForMemory<>>>,                      \
       Layered<Guarded<>>, Starved, Deep, JitMemory, BfcPool<SystemMemory>, LowerEnd, UpperEnd
+      Layered<Guarded<>>, Starved, Deep, Pins, PinnedPool, JitMemory
 
 using namespace holdfast;
 
@@ -34,6 +36,7 @@ namespace {
 using Free = Stack<SystemMemory, Aligned<256>, Observed<NoObserver>, Locked<NoLock>, Retrying<NoHandler>>;
 template <class Layer>
 using Layered = Stack<SystemMemory, Layer>;
+using Pins = Stack<SystemMemory, Pinned<NoPinning>>;
 using Starved = Stack<EmptyMemory, Limited>;
 using Deep = Stack<HostPool, Limited, Aligned<64>, Guarded<>, Locked<>>;
 using LowerEnd = BfcPool<SystemMemory, BestFit, SplitByEnd<>, TwoEnded>;
@@ -62,6 +65,11 @@ struct Make<B> {
     else
       return typename B::state_type{};
   }
+};
+template <>
+struct Make<PinnedPool> {
+  PinnedHeap heap = std::move(*PinnedHeap::make());
+  PinnedPool backend() { return heap.pool(); }
 };
 template <>
 struct Make<Deep> {

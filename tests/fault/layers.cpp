@@ -3,15 +3,19 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
+#include "holdfast/backend/host/pinned_pool.hpp"
 #include "holdfast/backend/layer/aligned.hpp"
 #include "holdfast/backend/layer/guarded.hpp"
 #include "holdfast/backend/layer/limited.hpp"
 #include "holdfast/backend/layer/locked.hpp"
 #include "holdfast/backend/layer/observed.hpp"
+#include "holdfast/backend/layer/pinned.hpp"
 #include "holdfast/backend/layer/retrying.hpp"
 #include "holdfast/backend/stack.hpp"
+#include "support/fake_pinner.hpp"
 #include "support/strict_memory.hpp"
 
 using namespace holdfast;
@@ -142,4 +146,28 @@ TEST_CASE_TEMPLATE("fault: a source that fails at its n-th call, for every n, le
       rig.check_balanced();
       CHECK(rig.log.live.empty());
     }
+}
+
+TEST_CASE("fault: a pinner that refuses its n-th call, for every n, leaves nothing pinned or half made, in the layer and in the pool") {
+  for (int n = 1; n <= 12; ++n) {
+    StrictLog log;
+    FakePinner pinner;
+    pinner.fail_at = n;
+    using Memory = Stack<StrictMemory, Pinned<FakePinner>>;
+    static_cast<void>(script(make_stack<Memory>(StrictMemory(log), pinner)));
+    CHECK(pinner.bytes == 0);
+    CHECK(log.live.empty());
+    pinner.fail_at = pinner.calls + n;
+    {
+      using Heap = BasicPinnedHeap<Memory, NoMeter>;
+      Heap heap = std::move(*Heap::make({}, make_stack<Memory>(StrictMemory(log), pinner)));
+      static_cast<void>(script(heap.pool()));
+      CHECK(heap.pool().statistics().requested == 0);
+      CHECK(heap.pool().statistics().locked == pinner.bytes);
+    }
+    CHECK(pinner.bytes == 0);
+    CHECK(pinner.wrong == 0);
+    CHECK(log.live.empty());
+    CHECK(log.wrong == 0);
+  }
 }
