@@ -128,7 +128,7 @@ template <class Address>
   if (!preferred.empty()) wanted.assign(in.group_count(), -1);
   for (const FixedOffset& p : preferred)
     if (p.group < in.group_count() && p.offset <= in.room) wanted[p.group] = p.offset;
-  const std::size_t rest = order.size() / 64 + 64;
+  const std::size_t rest = order.size() / 64 + 16;
   for (std::size_t i = 0; i < order.size(); ++i) {
     const std::uint32_t g = order[i];
     const bool takes_wanted =

@@ -29,9 +29,10 @@ enum class SearchEnd : std::uint8_t { found, impossible, gave_up };
 /// section's slack must allow. A branch places one group or takes the waste; what no longer overlaps is searched apart, and
 /// sets of groups over floors that were found dead are remembered.
 /// Threads: a value. Cost: exponential in the worst case, bounded by nodes; a node costs O(groups and sections of its stretch).
+/// Memory: 64 MiB and 1 KiB a block at most: what would need more is given up.
 class OffsetSearch {
  public:
-  /// The most ranges of one stretch of time that it serves: memory grows with the square.
+  /// The most ranges of one stretch of time that it serves.
   static constexpr std::size_t most_ranges = 8192;
 
   [[nodiscard]] static constexpr bool serves(const OffsetInput& in) noexcept {
@@ -70,29 +71,26 @@ class OffsetSearch {
     }
     used_nodes_ = 0;
     const unsigned first_round = round;
-    std::vector<std::uint32_t> all(set_.groups.size(), 0);
-    std::iota(all.begin(), all.end(), 0u);
+    const std::size_t all = set_.groups.size();
     // What never overlaps is searched one stretch after the other, each with its own restarts.
     std::size_t from = 0;
-    while (from < all.size()) {
+    while (from < all) {
       std::size_t to = from;
       std::uint32_t reach = 0;
       do reach = std::max(reach, set_.groups[to++].right);
-      while (to < all.size() && set_.groups[to].left < reach);
+      while (to < all && set_.groups[to].left < reach);
       SearchEnd end = SearchEnd::gave_up;
       double budget = 4.0 * static_cast<double>(descent(to - from));
       for (unsigned r = ChoiceOrder::rule_count; r <= first_round && budget < 1e15; r += ChoiceOrder::rule_count) budget *= 1.3;
       for (round = first_round; end == SearchEnd::gave_up; ++round) {
         if (nodes <= 0 || stop()) return SearchEnd::gave_up;
-        items_.clear();
         choices_.clear();
         stretches_.clear();
         frames_.clear();
-        floors_.reset(set_, from, to);
         order_.start(set_, round);
         std::int64_t allowed = std::min(nodes, static_cast<std::int64_t>(budget));
         const std::int64_t before = allowed;
-        end = search(std::span(all).subspan(from, to - from), allowed, stop);
+        end = search(static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to), allowed, stop);
         nodes -= before - allowed;
         if (round % ChoiceOrder::rule_count == ChoiceOrder::rule_count - 1) budget *= 1.3;
       }
@@ -110,19 +108,18 @@ class OffsetSearch {
   using Level = SearchGroups::Level;
   using Part = SearchGroups::Part;
   using Group = SearchGroups::Group;
-  using Item = SearchFloors::Item;
   using Change = SearchFloors::Change;
   static constexpr Level never = SearchGroups::never;
   static constexpr std::int64_t stop_every = 64;
+  static constexpr std::size_t most_noted = (1 << 20) - (1 << 16);  // of what is to be undone, 24 bytes each
   static constexpr std::uint32_t skip = 0xFFFFFFFFu;
 
-  struct Stretch {
-    std::size_t begin;
-    std::size_t end;
+  struct Stretch {  // of items_
+    std::uint32_t begin;
+    std::uint32_t end;
   };
   struct Frame {
     Stretch items{};
-    std::size_t items_end = 0;    // where the items of its choices begin
     std::size_t choices = 0;      // choices_[choices .. choices_end)
     std::size_t choices_end = 0;
     std::size_t next_choice = 0;
@@ -132,6 +129,7 @@ class OffsetSearch {
     std::size_t entered = 0;      // what was changed before it
     std::size_t raised = 0;       // and before its choice
     std::uint32_t section = 0;
+    std::uint32_t taken = skip;   // where its choice stood
     Level level = 0;
     Level waste = 0;
     DeadEnds::Key key{};
@@ -152,10 +150,10 @@ class OffsetSearch {
     std::uint32_t left = set_.section_count;
     std::uint32_t right = 0;
     for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
-      left = std::min(left, set_.groups[items_[i].group].left);
-      right = std::max(right, set_.groups[items_[i].group].right);
+      left = std::min(left, set_.groups[items_[i]].left);
+      right = std::max(right, set_.groups[items_[i]].right);
     }
-    for (std::size_t i = stretch.begin; i < stretch.end; ++i) frame.key.add_group(items_[i].group);
+    for (std::size_t i = stretch.begin; i < stretch.end; ++i) frame.key.add_group(items_[i]);
     for (std::uint32_t s = left; s < right; ++s) frame.key.add_floor(floors_[s]);
     if (dead_.contains(frame.key)) return false;
 
@@ -178,9 +176,10 @@ class OffsetSearch {
     }
     count_[right] = 0;
     for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
-      const Group& g = set_.groups[items_[i].group];
+      const Group& g = set_.groups[items_[i]];
+      const Level floor = floors_.of(items_[i]);
       if (set_.ordered) {
-        if (items_[i].floor != lowest) continue;
+        if (floor != lowest) continue;
         for (const Part& p : set_.parts_of(g)) {
           ++count_[p.left];
           --count_[p.right];
@@ -190,8 +189,8 @@ class OffsetSearch {
       const std::uint32_t v = valley_[g.left];
       if (v == skip || valley_[g.right - 1] != v) continue;
       least_[v] = std::min(least_[v], g.least);
-      if (items_[i].floor != floors_[v]) {
-        least_[v] = std::min(least_[v], items_[i].floor - floors_[v]);
+      if (floor != floors_[v]) {
+        least_[v] = std::min(least_[v], floor - floors_[v]);
         continue;
       }
       ++count_[g.left];
@@ -220,20 +219,20 @@ class OffsetSearch {
     frame.choices = choices_.size();
     frame.waste = never;
     for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
-      const Item& item = items_[i];
-      const Group& g = set_.groups[item.group];
+      const Group& g = set_.groups[items_[i]];
+      const Level floor = floors_.of(items_[i]);
       if (!set_.ordered && !SearchGroups::overlaps(g, a, z)) continue;
       if (!set_.covers(g, s)) {
-        frame.waste = std::min(frame.waste, item.floor + g.least - frame.level);
+        frame.waste = std::min(frame.waste, floor + g.least - frame.level);
         continue;
       }
-      if (item.floor != frame.level) {
-        frame.waste = std::min(frame.waste, item.floor - frame.level);
+      if (floor != frame.level) {
+        frame.waste = std::min(frame.waste, floor - frame.level);
         continue;
       }
       bool twin = false;
       for (std::size_t c = frame.choices; c < choices_.size() && !twin; ++c) twin = SearchGroups::same(set_.groups[choices_[c]], g);
-      if (!twin) choices_.push_back(item.group);
+      if (!twin) choices_.push_back(items_[i]);
     }
     std::sort(choices_.begin() + static_cast<std::ptrdiff_t>(frame.choices), choices_.end(),
               [&](std::uint32_t x, std::uint32_t y) {
@@ -254,29 +253,28 @@ class OffsetSearch {
   constexpr void choose(Frame& frame) {
     const std::uint32_t x = choices_[frame.next_choice++];
     frame.children = stretches_.size();
-    Stretch child{items_.size(), items_.size()};
+    frame.taken = skip;
     if (x == skip) {
-      const std::uint32_t s = frame.section;
-      frame.change = floors_.raise(s, frame.level + frame.waste);
-      for (std::size_t i = frame.items.begin; i < frame.items.end; ++i) items_.push_back(Item(items_[i]));
-      child.end = items_.size();
-      stretches_.push_back(child);
+      frame.change = floors_.raise(frame.section, frame.level + frame.waste);
+      stretches_.push_back(frame.items);
     } else {
       set_.groups[x].level = frame.level;
       frame.change = floors_.place(set_, x, frame.level);
+      // What is placed goes to the front; the rest keeps its order.
+      const auto first = items_.begin() + frame.items.begin;
+      const auto at = std::lower_bound(first, items_.begin() + frame.items.end, x);
+      frame.taken = static_cast<std::uint32_t>(at - items_.begin());
+      std::rotate(first, at, at + 1);
       std::uint32_t reach = 0;
-      for (std::size_t i = frame.items.begin; i < frame.items.end; ++i) {
-        const Item item = items_[i];
-        if (item.group == x) continue;
-        if (set_.groups[item.group].left >= reach && items_.size() != child.begin) {
-          child.end = items_.size();
+      Stretch child{frame.items.begin + 1, frame.items.begin + 1};
+      for (; child.end < frame.items.end; ++child.end) {
+        const Group& g = set_.groups[items_[child.end]];
+        if (g.left >= reach && child.end != child.begin) {
           stretches_.push_back(child);
-          child.begin = items_.size();
+          child.begin = child.end;
         }
-        reach = std::max(reach, set_.groups[item.group].right);
-        items_.push_back(item);
+        reach = std::max(reach, g.right);
       }
-      child.end = items_.size();
       if (child.end != child.begin) stretches_.push_back(child);
       // What is small fails or succeeds soon.
       std::sort(stretches_.begin() + static_cast<std::ptrdiff_t>(frame.children), stretches_.end(),
@@ -288,21 +286,30 @@ class OffsetSearch {
     frame.next_child = frame.children;
   }
 
-  template <class Stop>
-  constexpr SearchEnd search(std::span<const std::uint32_t> all, std::int64_t& nodes, const Stop& stop) {
-    for (const std::uint32_t g : all) {
-      const Level floor = set_.settle(g, 0);
-      if (floor > set_.groups[g].highest) return SearchEnd::impossible;
-      items_.push_back({g, floor});
+  // Takes a frame's choice back. Stretches that were placed whole have lost their order.
+  constexpr void take_back(Frame& frame) {
+    floors_.undo_to(frame.raised);
+    if (frame.next_child > frame.children + 1) std::sort(items_.begin() + frame.items.begin + 1, items_.begin() + frame.items.end);
+    if (frame.taken != skip) {
+      const auto first = items_.begin() + frame.items.begin;
+      std::rotate(first, first + 1, items_.begin() + frame.taken + 1);
     }
-    Stretch next{0, items_.size()};
+    stretches_.resize(frame.children, Stretch{});
+  }
+
+  template <class Stop>
+  constexpr SearchEnd search(std::uint32_t from, std::uint32_t to, std::int64_t& nodes, const Stop& stop) {
+    if (!floors_.reset(set_, from, to)) return SearchEnd::impossible;
+    items_.resize(to - from, 0u);
+    std::iota(items_.begin(), items_.end(), from);
+    Stretch next{0, to - from};
     Change change{0, set_.section_count, 0, true};
     for (;;) {
       nodes -= cost(next.end - next.begin);
       if (nodes < 0 || (++used_nodes_ % stop_every == 0 && stop())) return SearchEnd::gave_up;
+      if (floors_.mark() + choices_.size() + 8 * frames_.size() > most_noted) return SearchEnd::gave_up;
       Frame frame;
       frame.items = next;
-      frame.items_end = items_.size();
       frame.entered = floors_.mark();
       bool failed = !floors_.update(set_, std::span(items_).subspan(next.begin, next.end - next.begin), change) || !open(frame);
       if (failed) {
@@ -320,11 +327,7 @@ class OffsetSearch {
           close(top);
           continue;
         }
-        if (failed && !fresh) {
-          floors_.undo_to(top.raised);
-          stretches_.resize(top.children, Stretch{});
-          items_.resize(top.items_end, Item{});
-        }
+        if (failed && !fresh) take_back(top);
         if ((failed || fresh) && top.next_choice == top.choices_end) {
           dead_.add(top.key);
           floors_.undo_to(top.entered);
@@ -347,7 +350,6 @@ class OffsetSearch {
   constexpr void close(const Frame& frame) {
     choices_.resize(frame.choices, 0u);
     stretches_.resize(frame.children, Stretch{});
-    items_.resize(frame.items_end, Item{});
     frames_.pop_back();
   }
 
@@ -360,7 +362,7 @@ class OffsetSearch {
   std::vector<Level> least_;
   std::vector<std::int32_t> count_;
   std::vector<std::uint32_t> valley_;
-  std::vector<Item> items_;
+  std::vector<std::uint32_t> items_;  // groups; those of a stretch that is not placed are in order
   std::vector<std::uint32_t> choices_;
   std::vector<Stretch> stretches_;
   std::vector<Frame> frames_;

@@ -147,6 +147,8 @@ class PlacedRanges {
     if (cuts_.empty()) cuts_.assign(2, 0u);
   }
   constexpr void make_buckets() {
+    std::vector<Placed>().swap(placed_);  // before its successor is made
+    nodes_.clear();
     first_.assign(cuts_.size(), 0u);
     count_.assign(cuts_.size() - 1, 0u);
     for (const std::uint32_t r : in_.member) {
@@ -160,7 +162,6 @@ class PlacedRanges {
     placed_.assign(first_.back(), Placed{});
     leaves_ = 1;
     while (leaves_ < count_.size()) leaves_ *= 2;
-    nodes_.clear();
     nodes_.resize(leaves_ + count_.size());
   }
   [[nodiscard]] constexpr std::size_t bucket_of(std::uint32_t section) const noexcept {
@@ -275,7 +276,7 @@ class PlacedRanges {
 
   static constexpr Strip no_more = AddressStrips<Address>::no_more;
   static constexpr std::size_t one_bucket = 256;
-  static constexpr std::size_t share = 62;  // bytes a range for buckets and strips
+  static constexpr std::size_t share = 60;  // bytes a range for buckets and strips
 
   const OffsetInput& in_;
   Bytes least_ = max_bytes;  // no block is smaller; in units

@@ -11,18 +11,14 @@
 
 namespace holdfast::detail {
 
-/// The floor of each section, which is the lowest level that what is unplaced could reach there, and how it got there.
+/// The floor of each section, which is the lowest level that what is unplaced could reach there, the lowest level that each
+/// unplaced group could have, and how they got there.
 ///
-/// Threads: a value. Cost: O(items and sections touched) a change.
+/// Threads: a value. Cost: O(groups and sections touched) a change, 24 bytes for each that changes.
 class SearchFloors {
  public:
   using Level = SearchGroups::Level;
 
-  /// A group that is to be placed.
-  struct Item {
-    std::uint32_t group;
-    Level floor;  // the lowest level that it could have now
-  };
   /// What the last step did.
   struct Change {
     std::uint32_t left = 0;
@@ -35,18 +31,27 @@ class SearchFloors {
     floor_.assign(set.section_count, 0);
     rest_.assign(set.section_count, 0);
     lowest_.assign(set.section_count, 0);
+    group_.assign(set.groups.size(), 0);
   }
 
-  constexpr void reset(const SearchGroups& set, std::size_t from, std::size_t to) {
+  /// Begins anew with groups [from, to); false when one of them fits nowhere.
+  constexpr bool reset(const SearchGroups& set, std::uint32_t from, std::uint32_t to) {
     undo_.clear();
-    for (std::size_t i = from; i < to; ++i)
+    for (std::uint32_t i = from; i < to; ++i) {
+      group_[i] = set.settle(i, 0);
+      if (group_[i] > set.groups[i].highest) return false;
+    }
+    for (std::uint32_t i = from; i < to; ++i)
       for (std::uint32_t s = set.groups[i].left; s < set.groups[i].right; ++s) {
         floor_[s] = 0;
         rest_[s] = set.load[s];
       }
+    return true;
   }
 
   [[nodiscard]] constexpr Level operator[](std::uint32_t s) const noexcept { return floor_[s]; }
+  /// The lowest level that a group could have now.
+  [[nodiscard]] constexpr Level of(std::uint32_t group) const noexcept { return group_[group]; }
   /// What a section may waste in all.
   [[nodiscard]] constexpr Level slack(const SearchGroups& set, std::uint32_t s) const noexcept {
     return set.limit - floor_[s] - rest_[s];
@@ -63,21 +68,22 @@ class SearchFloors {
     return {s, s + 1, level, true};
   }
 
-  /// Brings the floors below some items up to date after a change; false when something no longer fits.
-  constexpr bool update(const SearchGroups& set, std::span<Item> items, const Change& change) {
+  /// Brings the floors below some groups up to date after a change; false when something no longer fits.
+  constexpr bool update(const SearchGroups& set, std::span<const std::uint32_t> groups, const Change& change) {
     std::uint32_t from = set.section_count;
     std::uint32_t to = 0;
     std::uint32_t first = set.section_count;
     std::uint32_t last = 0;
-    for (Item& item : items) {
-      const SearchGroups::Group& g = set.groups[item.group];
+    for (const std::uint32_t i : groups) {
+      const SearchGroups::Group& g = set.groups[i];
       first = std::min(first, g.left);
       last = std::max(last, g.right);
       if (!SearchGroups::overlaps(g, change.left, change.right)) continue;
       const bool simple = change.exact && g.part_count == 1;
-      const Level floor = set.settle(item.group, std::max(item.floor, simple ? change.top : highest(set, g)));
-      if (floor == item.floor) continue;
-      item.floor = floor;
+      const Level floor = set.settle(i, std::max(group_[i], simple ? change.top : highest(set, g)));
+      if (floor == group_[i]) continue;
+      undo_.push_back({i + set.section_count, group_[i], 0});
+      group_[i] = floor;
       if (floor > g.highest) return false;
       from = std::min(from, g.left);
       to = std::max(to, g.right);
@@ -85,11 +91,11 @@ class SearchFloors {
     from = std::min(from, std::max(first, change.left));
     to = std::max(to, std::min(last, change.right));
     for (std::uint32_t s = from; s < to; ++s) lowest_[s] = SearchGroups::never;
-    for (const Item& item : items) {
-      if (!SearchGroups::overlaps(set.groups[item.group], from, to)) continue;
-      for (const SearchGroups::Part& p : set.parts_of(set.groups[item.group])) {
+    for (const std::uint32_t i : groups) {
+      if (!SearchGroups::overlaps(set.groups[i], from, to)) continue;
+      for (const SearchGroups::Part& p : set.parts_of(set.groups[i])) {
         const std::uint32_t end = std::min(p.right, to);
-        for (std::uint32_t s = std::max(p.left, from); s < end; ++s) lowest_[s] = std::min(lowest_[s], item.floor);
+        for (std::uint32_t s = std::max(p.left, from); s < end; ++s) lowest_[s] = std::min(lowest_[s], group_[i]);
       }
     }
     for (std::uint32_t s = from; s < to; ++s) {
@@ -104,15 +110,20 @@ class SearchFloors {
   [[nodiscard]] constexpr std::size_t mark() const noexcept { return undo_.size(); }
   constexpr void undo_to(std::size_t mark) {
     while (undo_.size() > mark) {
-      floor_[undo_.back().section] = undo_.back().floor;
-      rest_[undo_.back().section] = undo_.back().rest;
+      const Undo& u = undo_.back();
+      if (u.index < floor_.size()) {
+        floor_[u.index] = u.floor;
+        rest_[u.index] = u.rest;
+      } else {
+        group_[u.index - floor_.size()] = u.floor;
+      }
       undo_.pop_back();
     }
   }
 
  private:
   struct Undo {
-    std::uint32_t section;
+    std::uint32_t index;  // a section, or a group behind all sections
     Level floor;
     Level rest;
   };
@@ -132,6 +143,7 @@ class SearchFloors {
   std::vector<Level> floor_;
   std::vector<Level> rest_;    // what is unplaced needs there
   std::vector<Level> lowest_;  // scratch of `update`
+  std::vector<Level> group_;
   std::vector<Undo> undo_;
 };
 
