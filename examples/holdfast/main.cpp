@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line: `holdfast plan FILE`, `holdfast run FILE`.
+// The command line: `holdfast plan FILE`, `holdfast run FILE`, `holdfast replay FILE`.
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -93,10 +93,28 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"full", "page"}));
   run->add_option("--trips", o.trips, "rounds of a loop")->check(CLI::Range(1u, 1000000u));
   run->add_option("--streams", o.streams, "host streams")->check(CLI::Range(1u, 64u));
+  CLI::App* replay =
+      app.add_subcommand("replay", "carries a log of allocations out on a pool and checks each block");
+  replay
+      ->add_option("FILE", o.file,
+                   "a recorder's log, RMM's log, or op,id,size with a and f; - is standard input")
+      ->required();
+  replay->add_option("--json", o.json, "writes the figures as JSON; - is standard output");
+  replay->add_option("--backend", o.replay_backend, "whose memory")
+      ->check(CLI::IsMember({"host-pool", "system"}));
+  replay
+      ->add_option("--check", o.check,
+                   "every byte, the ends of each block and of its pages, or none; full up to 4 GiB")
+      ->check(CLI::IsMember({"full", "page", "none"}));
+  replay->add_option("--limit", o.limit, "of the pool, such as 16GiB")
+      ->transform(CLI::Validator(size_text, "BYTES"));
+  replay->add_option("--alignment", o.alignment, "of every block: 64")
+      ->check(CLI::Validator(power_of_two, "N"));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? program::done : program::usage;
   }
+  if (*replay) return program::replay_command(o);
   return *plan ? program::plan_command(o) : program::run_command(o);
 }

@@ -20,7 +20,8 @@ struct Options {
   double effort = 1;           ///< seconds
   std::int64_t pointer_size = 8;
   std::string backend = "host";  ///< run
-  std::string check;             ///< run: full, page, or empty to choose by size
+  std::string replay_backend = "host-pool";
+  std::string check;             ///< run, replay: full, page, or empty to choose by size; replay: none
   std::uint32_t trips = 2;       ///< run: rounds of a loop
   std::uint32_t streams = 1;     ///< run: host streams
 };
@@ -29,5 +30,7 @@ struct Options {
 int plan_command(const Options& options);
 /// Plans a file and carries the plan out: `holdfast run`.
 int run_command(const Options& options);
+/// Carries a log of allocations out on a pool: `holdfast replay`.
+int replay_command(const Options& options);
 
 }  // namespace program
