@@ -71,9 +71,10 @@ TEST_CASE("memory_log: RMM's log, with null pointers, failures and streams") {
       "140199,12:34:56:789012,allocate,0x7f3d24000000,1024,0x0\n"
       "140199,12:34:56:789100,allocate,(nil),0,0x0\n"
       "140200,12:34:56:789200,allocate failure,(nil),99999999999,0x1\n"
+      "140200,12:34:56:789250,allocate,0x0,64,0x1\n"
       "140200,12:34:56:789300,free,0x0,0,0x1\n"
       "140200,12:34:56:789300,free,0x7f3d24000000,1024,0x1\n");
-  CHECK(brief(log) == "a0:1024 a-:0 F:99999999999 f-:0 f0:1024 ");
+  CHECK(brief(log) == "a0:1024 a-:0 F:99999999999 F:64 f-:0 f0:1024 ");
   CHECK(log.block_count == 1);
   CHECK(live_peak(log) == 1024);
 }

@@ -181,6 +181,16 @@ TEST_CASE("replay: finds blocks of another size, without address, out of line") 
         "the backend gave no address, or one for no bytes");
 }
 
+TEST_CASE("replay: blocks of no bytes are asked for and need no test") {
+  const ReplayReport r = replay(
+      read("action,pointer,size\nallocate,(nil),0\nfree,(nil),0\nallocate,0x5,0\nfree,0x5,0\n"),
+      SystemMemory{});
+  CHECK(r.error.ok());
+  CHECK(r.allocations == 2);
+  CHECK(r.verified == 2);
+  CHECK(r.peak_blocks == 1);
+}
+
 TEST_CASE("replay: without verification nothing is written") {
   testing::MemoryLog seen;
   ReplayOptions options;

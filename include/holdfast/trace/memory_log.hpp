@@ -197,7 +197,9 @@ class LogReader {
       return fail("not a whole number of 63 bits", places[size]);
     if (words[word] == "lost") return log.lost = saturating_add(log.lost, event.size), Error{};
     event.block = MemoryLog::no_block;
-    if (event.op <= LogOp::release && !(pointers_ && is_null(cells[id])))
+    const bool null = pointers_ && is_null(cells[id]);
+    if (null && event.op == LogOp::allocate && event.size != 0) event.op = LogOp::failure;
+    if (event.op <= LogOp::release && !null)
       keys_.push_back(
           {hash_text(cells[id]), cells[id], static_cast<std::uint32_t>(log.events.size())});
     log.events.push_back(event);
@@ -249,7 +251,8 @@ class LogReader {
 
 /// Reads a log of memory: what `write_memory_log` writes, RMM's
 /// `Thread,Time,Action,Pointer,Size,Stream`, or `op,id,size` with `a` and `f`. Columns are found by
-/// name; others are passed over. A release may leave its size out or give 0.
+/// name; others are passed over. A release may leave its size out or give 0; an allocation with a
+/// size and no address is one that failed.
 ///
 /// What is no event is an error; an event that contradicts earlier ones is kept, with its fault.
 /// Errors: corrupt, at a byte offset. Cost: n log n.
