@@ -25,6 +25,10 @@ using Mapper = BasicMemoryMapper<FaultyCalls>;
 constexpr Backing ways[] = {{MapMode::dual_memfd, CodeFile::memfd}, {MapMode::dual_memfd, CodeFile::shared},
                             {MapMode::mprotect_anon, CodeFile::none}, {MapMode::mprotect_memfd, CodeFile::memfd}};
 
+// The system's calls with a probe of their own: a child is more restricted than this process, whose answer is kept.
+struct ChildCalls : SystemCalls {};
+using ChildMapper = BasicMemoryMapper<ChildCalls>;
+
 // Reserves, writes, seals and calls `return value`; -1 where a step fails. Looks at the maps between the steps.
 template <class M>
 int round_trip(M& mapper, std::uint32_t value) {
@@ -218,11 +222,11 @@ TEST_CASE("memory_mapper: a file-size limit is a refusal, not a signal") {
   const int result = run_child([] {
     const rlimit none{0, 0};
     if (setrlimit(RLIMIT_FSIZE, &none) != 0) return 1;
-    const JitCapabilities found = probe_code_memory();
+    const JitCapabilities found = probe_code_memory<ChildCalls>();
     if (found.attempts[0].error.native != EFBIG || status_kind(found.attempts[0].error) != StatusKind::resource_exhausted) return 2;
-    Result<MemoryMapper> named = make_mapper({.mode = MapMode::dual_memfd});
+    Result<ChildMapper> named = make_mapper<ChildCalls>({.mode = MapMode::dual_memfd});
     if (named.ok() || named.error().native != EFBIG) return 3;
-    Result<MemoryMapper> mapper = make_mapper();
+    Result<ChildMapper> mapper = make_mapper<ChildCalls>();
     return mapper.ok() && mapper->mode() == MapMode::mprotect_anon && round_trip(*mapper, 42) == 42 ? 0 : 4;
   });
   CHECK(result == 0);
@@ -235,9 +239,9 @@ TEST_CASE("memory_mapper: under seccomp without memfd_create, or without executa
     check_child_status(run_child([error] {
       if (!deny_call(SYS_memfd_create, error)) return 77;
       const int descriptors = count_descriptors();
-      const Result<MemoryMapper> named = make_mapper({.mode = MapMode::dual_memfd});
+      const Result<ChildMapper> named = make_mapper<ChildCalls>({.mode = MapMode::dual_memfd});
       if (named.ok() || named.error().native != error) return 1;
-      Result<MemoryMapper> any = make_mapper();
+      Result<ChildMapper> any = make_mapper<ChildCalls>();
       if (!any.ok() || any->backing().file == CodeFile::memfd || round_trip(*any, 42) != 42) return 2;
       return count_descriptors() == descriptors ? 0 : 3;
     }));
@@ -246,7 +250,7 @@ TEST_CASE("memory_mapper: under seccomp without memfd_create, or without executa
     if (!deny_execute()) return 77;
     const CodeFootprint before;
     StringSink text;
-    const Result<MemoryMapper> mapper = make_mapper({}, text);
+    const Result<ChildMapper> mapper = make_mapper<ChildCalls>({}, text);
     if (mapper.ok() || mapper.error().code != Errc::permission_denied || mapper.error().native != EACCES) return 1;
     return CodeFootprint() == before && text.text.find("mprotect_memfd: ") != std::string::npos ? 0 : 2;
   }));
@@ -258,11 +262,11 @@ TEST_CASE("memory_mapper: files of a noexec tmpfs are no code memory: the next w
         mount("tmpfs", "/dev/shm", "tmpfs", MS_NOEXEC | MS_NOSUID, nullptr) != 0)
       return 77;
     if (!deny_call(SYS_memfd_create, ENOSYS)) return 77;
-    const JitCapabilities found = probe_code_memory("/dev/shm");
+    const JitCapabilities found = probe_code_memory<ChildCalls>("/dev/shm");
     if (found.attempts.size() != 4 || found.backing.mode != MapMode::mprotect_anon) return 1;
     for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
       if (found.attempts[i].error.code != Errc::permission_denied) return 2;
-    Result<MemoryMapper> mapper = make_mapper({.directory = "/dev/shm"});
+    Result<ChildMapper> mapper = make_mapper<ChildCalls>({.directory = "/dev/shm"});
     return mapper.ok() && round_trip(*mapper, 42) == 42 ? 0 : 3;
   }));
 }

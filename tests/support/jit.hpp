@@ -166,7 +166,20 @@ inline int count_descriptors() {
   return n;
 }
 
-/// Code mappings of the process: the files' by their names, and everything reserved (no access) without one.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool sanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+#else
+inline constexpr bool sanitized = false;
+#endif
+
+/// Code mappings of the process: the files' by their names, and everything reserved (no access) without one, but for what
+/// sanitizers reserve beside the program.
 struct CodeFootprint {
   int descriptors = count_descriptors();
   std::size_t named = maps_named("jit:").size();
@@ -174,7 +187,7 @@ struct CodeFootprint {
   CodeFootprint() {
     for (const MapLine& l : read_maps()) {
       if (l.name.find("jit:") != std::string::npos) named_bytes += l.end - l.begin;
-      if (l.name.empty() && l.access == "---p") reserved_bytes += l.end - l.begin;
+      if (!sanitized && l.name.empty() && l.access == "---p") reserved_bytes += l.end - l.begin;
     }
   }
   friend bool operator==(const CodeFootprint&, const CodeFootprint&) = default;

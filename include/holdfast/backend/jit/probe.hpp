@@ -92,7 +92,8 @@ template <jit_system_calls Calls = SystemCalls>
   return found;
 }
 
-/// What works in this process, found at the first call and kept. Threads: any.
+/// What works in this process, found at the first call and kept: a forked child that is more restricted probes for itself.
+/// Threads: any.
 template <jit_system_calls Calls = SystemCalls>
 [[nodiscard]] const JitCapabilities& jit_capabilities() noexcept {
   static const JitCapabilities found = probe_code_memory<Calls>();
