@@ -43,13 +43,12 @@ exit:
 std::string mapped_as(std::uintptr_t address) {
   std::FILE* maps = std::fopen("/proc/self/maps", "r");
   char line[512], access[8] = {};
-  std::string found = "nothing";
+  std::string found;
   while (maps != nullptr && std::fgets(line, sizeof line, maps) != nullptr) {
     unsigned long begin = 0, end = 0;
-    int at = 0;
-    if (std::sscanf(line, "%lx-%lx %7s %*s %*s %*s %n", &begin, &end, access, &at) < 3 || address < begin || address >= end) continue;
-    line[std::strcspn(line, "\n")] = 0;
-    found = std::string(access) + " " + (line + at);
+    if (std::sscanf(line, "%lx-%lx %7s", &begin, &end, access) != 3 || address < begin || address >= end) continue;
+    const char* name = std::strpbrk(line, "/[\n");
+    found = std::string(access) + " " + std::string(name, std::strcspn(name, "\n"));
   }
   if (maps != nullptr) std::fclose(maps);
   return found;

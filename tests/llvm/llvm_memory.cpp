@@ -10,6 +10,7 @@
 #include <llvm/ExecutionEngine/Orc/EPCEHFrameRegistrar.h>
 #include <llvm/ExecutionEngine/RuntimeDyld.h>
 #include <llvm/Object/ELFObjectFile.h>
+#include <llvm/Object/SymbolSize.h>
 #include <llvm/Support/DynamicLibrary.h>
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/TargetSelect.h>
@@ -20,7 +21,9 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "holdfast/backend/jit/gdb_symbols.hpp"
 #include "holdfast/backend/jit/probe.hpp"
 #include "support/jit.hpp"
 #include "support/shared.hpp"
@@ -29,7 +32,7 @@ using namespace holdfast;
 using namespace holdfast::testing;
 
 extern "C" {
-static int host_twice(int x) { return 2 * x; }
+[[gnu::noinline]] int host_twice(int x) { return 2 * x; }
 static int host_thrice(int x) { return 3 * x; }
 static void host_throw(int x) {
   if (x >= 0) throw x;
@@ -218,6 +221,33 @@ TEST_CASE("llvm_memory: several objects have an arena each, and are finalised to
   CHECK(!memory.finalizeMemory());
 }
 
+TEST_CASE("llvm_memory: a batch packs objects into one arena at 2 MiB; what does not fit is an error") {
+  const llvm::object::ObjectFile* object = module_object();
+  if (object == nullptr) return;
+  MemoryMapper mapper({MapMode::dual_memfd, CodeFile::memfd}, MappingName::make("batch", "1"));
+  for (const bool enough : {true, false}) {
+    Resolving<LlvmSectionMemory<>> memory(mapper);
+    const Bytes room = enough ? 1 << 16 : 1;
+    REQUIRE(memory.reserve_batch({{room, 64}, {room, 64}, {room, 64}}).ok());
+    CHECK(memory.reserve_batch({}).code == Errc::wrong_state);
+    std::vector<std::unique_ptr<llvm::RuntimeDyld>> linkers;
+    for (int i = 0; i < 40; ++i) {
+      linkers.push_back(std::make_unique<llvm::RuntimeDyld>(memory, memory));
+      REQUIRE(linkers.back()->loadObject(*object) != nullptr);
+      linkers.back()->resolveRelocations();
+    }
+    CHECK(mapper.statistics().blocks == 1);
+    std::string why;
+    CHECK(memory.finalizeMemory(&why) == !enough);
+    CHECK((why.find("segment is full") != std::string::npos) == !enough);
+    if (!enough) continue;
+    for (const auto& linker : linkers) CHECK(call(linker->getSymbol("tripled").getAddress(), 2) == 7);
+    std::uintptr_t lowest = ~std::uintptr_t{0};
+    memory.visit_sections([&](const Section& s) { lowest = std::min(lowest, reinterpret_cast<std::uintptr_t>(s.run)); });
+    CHECK(lowest % (1 << 21) == 0);
+  }
+}
+
 TEST_CASE("llvm_memory: LLVM's SectionMemoryManager runs the module over a mapper, without a page writable and executable") {
   const llvm::object::ObjectFile* object = module_object();
   if (object == nullptr) return;
@@ -333,6 +363,43 @@ TEST_CASE("llvm_memory: JITLink links and runs the module in every mode; excepti
     }
     CHECK(CodeFootprint() == before);
   }
+}
+
+TEST_CASE("llvm_memory: a function of the module calls the program (the child of the next case)") {
+  const llvm::object::ObjectFile* object = module_object();
+  if (object == nullptr) return;
+  MemoryMapper mapper({MapMode::dual_memfd, CodeFile::memfd}, MappingName::make("names", "1"));
+  Resolving<LlvmSectionMemory<>> memory(mapper);
+  llvm::RuntimeDyld linker(memory, memory);
+  REQUIRE(linker.loadObject(*object) != nullptr);
+  linker.finalizeWithMemoryManagerLocking();
+  REQUIRE(!linker.hasError());
+  std::vector<JitSymbol> symbols;
+  for (const auto& [name, symbol] : llvm::object::computeSymbolSizes(*object)) {
+    auto text = name.getName();
+    auto type = name.getType();
+    REQUIRE((text && type));
+    if (*type != llvm::object::SymbolRef::ST_Function || symbol == 0) continue;
+    symbols.push_back({std::string_view(text->data(), text->size()), reinterpret_cast<const std::byte*>(linker.getSymbol(*text).getAddress()),
+                       static_cast<Bytes>(symbol)});
+  }
+  CHECK(symbols.size() == 10);
+  Result<GdbSymbols> known = GdbSymbols::make(symbols);
+  REQUIRE(known.ok());
+  CHECK(call(linker.getSymbol("doubled").getAddress(), 21) == 42);
+}
+
+TEST_CASE("llvm_memory: gdb names the module's function in its back trace") {
+  if (quick()) return;
+  if (std::system("command -v gdb >/dev/null 2>&1") != 0) return skip_case("no gdb");
+  const TemporaryFolder folder;
+  const std::string output = folder.path + "/gdb";
+  const std::string command = "timeout 150 gdb -nx -batch -iex 'set debuginfod enabled off' -ex 'break host_twice' -ex run -ex 'bt 3' --args " +
+                              self_path() + " -tc='llvm_memory: a function of the module calls*' >" + output + " 2>&1";
+  static_cast<void>(std::system(command.c_str()));
+  const std::string text = read_file(output);
+  if (text.find("Breakpoint 1, ") == std::string::npos) return skip_case("gdb cannot run a program here");
+  CHECK_MESSAGE(text.find("in doubled ()") != std::string::npos, text);
 }
 
 TEST_CASE("llvm_memory: a fault at every call of JITLink's memory is an error of the lookup and leaks nothing") {

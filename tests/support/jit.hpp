@@ -26,6 +26,7 @@
 
 #include <doctest/doctest.h>
 
+#include "holdfast/backend/jit/memory_mapper.hpp"
 #include "holdfast/backend/jit/system_calls.hpp"
 #include "support/shared.hpp"
 
@@ -268,5 +269,25 @@ inline std::vector<std::byte> return_constant(std::uint32_t value) {
 /// Where code lies in a page: sanitizers read what lies before a function.
 constexpr std::size_t entry = 64;
 inline int call_at(const std::byte* code) { return reinterpret_cast<int (*)()>(const_cast<std::byte*>(code))(); }
+
+
+/// Reserves, writes, seals and calls `return value`; -1 where a step fails, -2 where a page was writable and executable between the steps.
+template <class M>
+int round_trip(M& mapper, std::uint32_t value) {
+  Result<CodeBlock> block = mapper.reserve(mapper.page_size());
+  if (!block.ok()) return -1;
+  int got = -1;
+  const std::vector<std::byte> code = return_constant(value);
+  if (mapper.commit(*block).ok()) {
+    bool clean = !any_writable_and_executable();
+    std::memcpy(block->write + entry, code.data(), code.size());
+    if (mapper.seal(*block).ok()) {
+      clean = clean && !any_writable_and_executable();
+      got = clean ? call_at(block->run + entry) : -2;
+    }
+  }
+  mapper.release(*block);
+  return got;
+}
 
 }  // namespace holdfast::testing

@@ -65,7 +65,21 @@ class LlvmSectionMemory : public llvm::RTDyldMemoryManager {
     for (const auto& arena : arenas_) arena->visit_sections(visitor);
   }
 
-  bool needsToReserveAllocationSpace() override { return true; }
+  /// Packs all objects that are loaded until the next `finalizeMemory` into one arena whose code starts at 2 MiB.
+  ///
+  /// Errors: wrong_state (a batch is open), as `ContiguousSections::reserve`. What does not fit is an error of `finalizeMemory`.
+  [[nodiscard]] Error reserve_batch(const SectionSizes& sizes) {
+    if (in_batch_) return make_error(Errc::wrong_state, "a batch is open");
+    auto arena = std::make_unique<sections_type>(*mapper_);
+    ReserveOptions options = options_;
+    options.huge_pages = true;
+    if (const Error e = arena->reserve(sizes, options); !e.ok()) return e;
+    arenas_.push_back(std::move(arena));
+    in_batch_ = true;
+    return {};
+  }
+
+  bool needsToReserveAllocationSpace() override { return !in_batch_; }
   void reserveAllocationSpace(std::uintptr_t code, llvm::Align code_align, std::uintptr_t read_only, llvm::Align read_only_align,
                               std::uintptr_t data, llvm::Align data_align) override {
     auto arena = std::make_unique<sections_type>(*mapper_);
@@ -104,6 +118,7 @@ class LlvmSectionMemory : public llvm::RTDyldMemoryManager {
 
   /// Makes what was loaded since the last call executable. Gives true, as LLVM does, when it failed.
   bool finalizeMemory(std::string* message = nullptr) override {
+    in_batch_ = false;
     for (auto& arena : arenas_)
       if (error_.ok() && arena->state() == sections_type::State::reserved)
         if (const Error e = arena->finalise(); !e.ok()) keep(e);
@@ -143,6 +158,7 @@ class LlvmSectionMemory : public llvm::RTDyldMemoryManager {
   Mapper* mapper_;
   ReserveOptions options_;
   Error error_;
+  bool in_batch_ = false;
   std::vector<std::unique_ptr<sections_type>> arenas_;
   std::vector<Section> placed_;
   std::vector<std::unique_ptr<std::uint8_t[]>> scratch_;
