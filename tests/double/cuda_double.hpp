@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -37,6 +38,16 @@ struct DoubleDriver {
   CUresult operator()(Call call, Args... args) const noexcept;
   void pause(const std::atomic<std::uint32_t>& word, std::uint32_t old, Deadline deadline) const noexcept;
 };
+
+template <class... Calls, class F>
+void visit_names(std::tuple<Calls...>*, F f) {
+  (f(Calls::name), ...);
+}
+/// Calls `f(name)` for every entry point.
+template <class F>
+void cuda_call_names(F f) {
+  visit_names(static_cast<cuda_call::All*>(nullptr), f);
+}
 
 struct CudaDoubleOptions {
   std::uint64_t seed = 1;

@@ -54,7 +54,7 @@ class BasicCudaContext {
   [[nodiscard]] Result<stream_type> adopt_stream(CUstream native) const noexcept {
     Result<stream_ref> ref = stream(native);
     if (ref.ok()) return stream_type(*ref);
-    if (native != nullptr) state_->note(state_->inside(cuda_call::StreamDestroy{}, native));
+    if (native != nullptr) state_->insist(cuda_call::StreamDestroy{}, native);
     return ref.error();
   }
   Result<stream_type> adopt_stream(int) const = delete;
@@ -82,7 +82,8 @@ class BasicCudaContext {
     Error e = state_->inside(cuda_call::CtxEnablePeerAccess{}, other.state_->context, 0u);
     return e.code == Errc::already_exists ? Error{} : e;
   }
-  /// The first failure of a call that nobody could be told of, as of those that give something back; `ok`: there was none.
+  /// The first failure of a call that gives something back, which nobody could be told of, or of an event, for which perhaps
+  /// nobody waits; `ok`: there was none.
   [[nodiscard]] Error unreported() const noexcept { return state_->noted(); }
 
   [[nodiscard]] CUcontext native() const noexcept { return state_->context; }

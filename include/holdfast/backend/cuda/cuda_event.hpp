@@ -65,7 +65,7 @@ class BasicCudaEvent {
     if (Error e = state.take_event(made.cell_->handle); !e.ok()) return e;
     if (Error e = enqueue(); !e.ok()) return e;
     if (Error e = state.record(*made.cell_, stream.native(), stream.id()); !e.ok()) {
-      state.note(state.inside(cuda_call::StreamSynchronize{}, stream.native()));
+      state.insist(cuda_call::StreamSynchronize{}, stream.native());
       return e;
     }
     return made;

@@ -39,7 +39,7 @@ class BasicCudaDeviceMemory : public detail::CudaCopies<BasicCudaDeviceMemory<Dr
   }
   /// Takes memory back at once: whoever calls has seen the end of all its uses. A failure is the context's `unreported`.
   void deallocate(Block block) noexcept {
-    if (block.data != nullptr) state_->note(state_->inside(cuda_call::MemFree{}, detail::cuda_address(block.data)));
+    if (block.data != nullptr) state_->insist(cuda_call::MemFree{}, detail::cuda_address(block.data));
   }
 
   friend bool operator==(const BasicCudaDeviceMemory& a, const BasicCudaDeviceMemory& b) noexcept { return a.state_ == b.state_; }

@@ -34,7 +34,8 @@ class BasicCudaHostMemory {
     void* p = nullptr;
     Error e = state_->inside(cuda_call::MemHostAlloc{}, &p, static_cast<std::size_t>(size), flags_);
     if (!e.ok()) {
-      if (e.code == Errc::out_of_memory) e.what = "cuMemHostAlloc failed: out of pinned host memory";
+      if (e.what == cuda_call::failed<cuda_call::MemHostAlloc>.data() && e.code == Errc::out_of_memory)
+        e.what = "cuMemHostAlloc failed: out of pinned host memory";
       e.stage = Stage::allocation;
       e.requested = size;
       return e;
@@ -46,7 +47,7 @@ class BasicCudaHostMemory {
   }
   /// Takes memory back: whoever calls has seen the end of all its uses. A failure is the context's `unreported`.
   void deallocate(Block block) noexcept {
-    if (block.data != nullptr) state_->note(state_->inside(cuda_call::MemFreeHost{}, static_cast<void*>(block.data)));
+    if (block.data != nullptr) state_->insist(cuda_call::MemFreeHost{}, static_cast<void*>(block.data));
   }
   friend bool operator==(const BasicCudaHostMemory& a, const BasicCudaHostMemory& b) noexcept { return a.state_ == b.state_; }
 
@@ -83,7 +84,7 @@ class BasicCudaManagedMemory : public detail::CudaCopies<BasicCudaManagedMemory<
   }
   /// As of device memory.
   void deallocate(Block block) noexcept {
-    if (block.data != nullptr) state_->note(state_->inside(cuda_call::MemFree{}, detail::cuda_address(block.data)));
+    if (block.data != nullptr) state_->insist(cuda_call::MemFree{}, detail::cuda_address(block.data));
   }
   friend bool operator==(const BasicCudaManagedMemory& a, const BasicCudaManagedMemory& b) noexcept { return a.state_ == b.state_; }
   // For copies.
@@ -107,7 +108,7 @@ class BasicCudaRegistration {
     return *this;
   }
   ~BasicCudaRegistration() {
-    if (state_ != nullptr) state_->note(state_->inside(cuda_call::MemHostUnregister{}, static_cast<void*>(block_.data)));
+    if (state_ != nullptr) state_->insist(cuda_call::MemHostUnregister{}, static_cast<void*>(block_.data));
   }
   /// Locks it. Errors: invalid_argument (empty), already_exists (a part is locked already), out_of_memory, the driver's own.
   [[nodiscard]] static Result<BasicCudaRegistration> make(const context_type& context, Block block) noexcept {

@@ -79,7 +79,7 @@ class BasicCudaPoolMemory : public detail::CudaCopies<BasicCudaPoolMemory<Driver
   /// Takes memory back in the order of a stream, which has waited for all its uses. A failure is the context's `unreported`.
   /// Stream: enqueues the release.
   void deallocate(const stream_type& stream, Block block) noexcept {
-    if (block.data != nullptr) state().note(state().inside(cuda_call::MemFreeAsync{}, detail::cuda_address(block.data), stream.native()));
+    if (block.data != nullptr) state().insist(cuda_call::MemFreeAsync{}, detail::cuda_address(block.data), stream.native());
   }
 
   /// Gives what is not in use back to the device, but `keep` bytes; tells how much. What streams still hold stays.

@@ -83,7 +83,7 @@ class BasicCudaStream {
     return *this;
   }
   ~BasicCudaStream() {
-    if (ref_) ref_.state().note(ref_.state().inside(cuda_call::StreamDestroy{}, ref_.native()));
+    if (ref_) ref_.state().insist(cuda_call::StreamDestroy{}, ref_.native());
   }
 
   [[nodiscard]] const ref_type& ref() const noexcept { return ref_; }

@@ -79,7 +79,7 @@ class CudaVmmState {
     Record* const r = find_live(block);
     if (r == nullptr) return;
     // Unmapping waits for nothing that runs.
-    state.note(state.inside(cuda_call::CtxSynchronize{}));
+    state.insist(cuda_call::CtxSynchronize{});
     destroy(*r);
     remove(live_, *r);
   }

@@ -36,7 +36,7 @@ class BasicCudaSegment {
   /// Waits for all work of the context, then gives all back. Threads: blocks.
   ~BasicCudaSegment() {
     if (state_ == nullptr) return;
-    if (mapped_ != 0) state_->note(state_->inside(cuda_call::CtxSynchronize{}));
+    if (mapped_ != 0) state_->insist(cuda_call::CtxSynchronize{});
     static_cast<void>(unmap(0, range_.size));
     state_->note(state_->call(cuda_call::MemAddressFree{}, detail::cuda_address(range_.data), static_cast<std::size_t>(range_.size)));
   }

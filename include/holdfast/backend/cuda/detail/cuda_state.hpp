@@ -91,14 +91,14 @@ class CudaState {
   CudaState(CudaState&&) = delete;
   ~CudaState() {
     while (Cell* cell = first_watched()) {
-      cell->finish(inside(cuda_call::EventSynchronize{}, cell->handle));
+      end(*cell, inside(cuda_call::EventSynchronize{}, cell->handle));
       cell->drop();
       run_completions();
     }
-    if (wake_ != nullptr) note(inside(cuda_call::StreamSynchronize{}, wake_));  // its host functions call this object
+    if (wake_ != nullptr) insist(cuda_call::StreamSynchronize{}, wake_);  // its host functions call this object
     destroy(wake_);
     for (const OwnStream& own : copies_) destroy(own.stream);
-    for (const CUevent event : free_events_.span()) note(inside(cuda_call::EventDestroy{}, event));
+    for (const CUevent event : free_events_.span()) insist(cuda_call::EventDestroy{}, event);
     note(call(cuda_call::DevicePrimaryCtxRelease{}, device));
   }
 
@@ -115,7 +115,14 @@ class CudaState {
     note(call(cuda_call::CtxPopCurrent{}, &popped));
     return e;
   }
-  // Keeps the first failure of a call whose caller cannot be told, as of those that give something back.
+  // The same for calls that give something back, or have to be made before: an error of the first push may be of earlier work.
+  template <class Call, class... Args>
+  void insist(Call c, Args... args) noexcept {
+    Error e = inside(c, args...);
+    if (e.what == cuda_call::failed<cuda_call::CtxPushCurrent>.data()) note(e), e = inside(c, args...);
+    note(e);
+  }
+  // Keeps the first failure of a call whose caller cannot be told, or an event's, whose owner may not ask.
   void note(const Error& e) noexcept {
     if (e.ok()) return;
     const LockGuard<WordLock> guard(note_lock_);
@@ -145,7 +152,7 @@ class CudaState {
       const LockGuard<WordLock> guard(events_lock_);
       if (free_events_.push_back(CUevent(event)).ok()) return;
     }
-    note(inside(cuda_call::EventDestroy{}, event));
+    insist(cuda_call::EventDestroy{}, event);
   }
   // Records the cell's mark, which it has taken before. The number is taken under the lock of the record call, so that the
   // orders agree.
@@ -163,7 +170,7 @@ class CudaState {
     if (cell.handle == nullptr) return false;
     const Error e = call(cuda_call::EventQuery{}, cell.handle);
     if (e.native == CUDA_ERROR_NOT_READY) return false;
-    cell.finish(e);
+    end(cell, e);
     return true;
   }
   [[nodiscard]] Error wait(Cell& cell, Deadline deadline) noexcept {
@@ -174,7 +181,7 @@ class CudaState {
         return deadline.is_now() ? make_error(Errc::would_block, "the event is still pending")
                                  : make_error(Errc::deadline, "the event was still pending at the deadline");
       if (cell.handle != nullptr && deadline.is_never()) {
-        cell.finish(inside(cuda_call::EventSynchronize{}, cell.handle));
+        end(cell, inside(cuda_call::EventSynchronize{}, cell.handle));
       } else if (!run_completions()) {
         driver.pause(progress_, seen, Deadline::after(longest_pause));
       }
@@ -272,6 +279,11 @@ class CudaState {
  private:
   static constexpr std::chrono::milliseconds longest_pause{1};
 
+  // The errors of readers' events only order: without the note nobody might see a fault.
+  void end(Cell& cell, const Error& e) noexcept {
+    note(e);
+    cell.finish(e);
+  }
   void append(Cell* first, Cell* last) noexcept {
     (last_ != nullptr ? last_->next : first_) = first;
     last_ = last;
@@ -286,7 +298,7 @@ class CudaState {
     return inside(cuda_call::StreamCreate{}, &stream, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
   }
   void destroy(CUstream stream) noexcept {
-    if (stream != nullptr) note(inside(cuda_call::StreamDestroy{}, stream));
+    if (stream != nullptr) insist(cuda_call::StreamDestroy{}, stream);
   }
   [[nodiscard]] Error ask_to_be_woken(CUevent event) noexcept {
     const LockGuard<WordLock> guard(wake_lock_);  // the wait and the function belong together

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every call of the driver fails once at each place where it is made: nothing leaks, nothing is half made, and an error that
+// names the call and carries its code reaches somebody.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstring>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "double/cuda_world.hpp"
+#include "holdfast/backend/cuda/device_memory.hpp"
+#include "holdfast/backend/cuda/host_memory.hpp"
+#include "holdfast/backend/cuda/pool_memory.hpp"
+#include "holdfast/backend/cuda/vmm_memory.hpp"
+#include "holdfast/backend/cuda/vmm_segment.hpp"
+#include "holdfast/buffer/tracked_buffer.hpp"
+#include "holdfast/event/combine.hpp"
+
+using namespace holdfast;
+using namespace holdfast::literals;
+using namespace holdfast::testing;
+
+namespace {
+
+// What a scenario was told.
+struct Told {
+  std::vector<Error> errors;
+  bool operator()(const Error& e) {
+    if (!e.ok()) errors.push_back(e);
+    return e.ok();
+  }
+  template <class T>
+  bool operator()(const Result<T>& r) {
+    return (*this)(r.error());
+  }
+};
+
+struct Scenario {
+  std::string name;
+  void (*run)(DoubleContext& context, CudaDouble& cuda, Told& told);
+};
+
+void streams_and_events(DoubleContext& context, CudaDouble& cuda, Told& told) {
+  auto a = context.make_stream();
+  if (!told(a)) return;
+  auto b = context.make_stream();
+  if (!told(b)) return;
+  cuda.launch(a->native(), "work", {}, [] {});
+  auto first = DoubleEvent::recorded_on(*a);
+  if (told(first)) {
+    CountingNode node;
+    const bool queued = first->then(node);
+    told(first->wait_on(*b));
+    told(first->wait_on_native(b->native()));
+    told(first->wait());
+    CHECK(node.count == (queued ? 1 : 0));
+  }
+  told(b->idle());
+  told(b->synchronize());
+  auto lent = context.stream(a->native());
+  told(lent);
+  auto back = context.adopt_stream(a->release());
+  told(back);
+  told(context.synchronize());
+}
+
+template <class Memory>
+void blocks(DoubleContext& context, Memory m, Told& told) {
+  std::array<std::byte, 100> host{};
+  auto x = m.allocate(100, Alignment(256));
+  if (!told(x)) return;
+  if constexpr (copying_backend<Memory>) {
+    auto in = m.copy_in(*x, 0, host);
+    if (told(in)) told(in->wait());
+    auto out = m.copy_out(*x, 0, host);
+    if (told(out)) told(out->wait());
+    auto over = m.copy(*x, 0, *x, 50, 50);
+    if (told(over)) told(over->wait());
+  }
+  if constexpr (stream_ordered_backend<Memory>) {
+    auto s = context.make_stream();
+    if (told(s)) {
+      for (int i = 0; i < 2; ++i) {
+        auto y = m.allocate(*s, 1000, Alignment(256));
+        if (told(y)) m.deallocate(*s, *y);
+      }
+      told(s->synchronize());
+    }
+    static_cast<void>(m.trim(0));
+  }
+  // An event that failed does not say that the work has ended.
+  told(context.synchronize());
+  m.deallocate(*x);
+}
+void device_memory(DoubleContext& c, CudaDouble&, Told& told) { blocks(c, BasicCudaDeviceMemory<DoubleDriver>(c), told); }
+void managed_memory(DoubleContext& c, CudaDouble&, Told& told) { blocks(c, BasicCudaManagedMemory<DoubleDriver>(c), told); }
+void host_memory(DoubleContext& c, CudaDouble&, Told& told) { blocks(c, BasicCudaHostMemory<DoubleDriver>(c), told); }
+void pool_memory(DoubleContext& c, CudaDouble&, Told& told) {
+  auto pool = BasicCudaPool<DoubleDriver>::make(c, {.limit = 8_MiB});
+  if (!told(pool)) return;
+  blocks(c, pool->memory(), told);
+  CHECK(pool->memory().used() <= 0);  // -1: that was the call that failed
+}
+void vmm_memory(DoubleContext& c, CudaDouble&, Told& told) {
+  auto vmm = BasicCudaVmm<DoubleDriver>::make(c, {.budget = 8_MiB, .fabric = true});
+  if (!told(vmm)) return;
+  blocks(c, vmm->memory(), told);
+}
+void segment(DoubleContext& c, CudaDouble&, Told& told) {
+  auto s = BasicCudaSegment<DoubleDriver>::reserve(c, 16_MiB);
+  if (!told(s)) return;
+  if (told(s->map(0, 6_MiB))) std::memset(s->range().data, 1, 6_MiB);
+  static_cast<void>(s->unmap(2_MiB, 2_MiB));
+  told(s->map(2_MiB, 6_MiB));
+}
+void registration(DoubleContext& c, CudaDouble&, Told& told) {
+  static std::array<std::byte, 4096> bytes;
+  auto r = BasicCudaRegistration<DoubleDriver>::make(c, {bytes.data(), 4096});
+  told(r);
+}
+void peers(DoubleContext& c, CudaDouble& cuda, Told& told) {
+  auto other = DoubleContext::make(cuda.driver(), 1);
+  if (!told(other)) return;
+  told(c.enable_peer(*other));
+  auto pool = BasicCudaPool<DoubleDriver>::make(c);
+  if (told(pool)) told(pool->allow(*other));
+  told(other->unreported());
+}
+void buffers(DoubleContext& c, CudaDouble& cuda, Told& told) {
+  auto pool = BasicCudaPool<DoubleDriver>::make(c);
+  if (!told(pool)) return;
+  {
+    auto s = c.make_stream();
+    if (!told(s)) return;
+    using Buffer = TrackedBuffer<BasicCudaPoolMemory<DoubleDriver>, DoubleEvent, SharedHold>;
+    cuda.launch(s->native(), "producer", {}, [] {});
+    auto raw = Buffer::raw_type::allocate(pool->memory(), 1000);
+    if (!told(raw)) return;
+    auto written = DoubleEvent::recorded_on(*s);
+    if (!told(written)) return;
+    const DoubleEvent definition[] = {*written};
+    auto b = Buffer::make(std::move(*raw), definition);
+    if (!told(b)) return;
+    told(b->wait_until_ready_on(s->ref()));
+    auto read = DoubleEvent::recorded_on(*s);
+    if (told(read)) b->hold(HoldKind::usage)->convert(*read);
+    auto ready = b->ready_event();
+    if (told(ready)) told(ready->wait());
+    told(b->block_for_operations());
+    told(b->release());
+  }
+  told(c.synchronize());
+  c.run_completions();
+  CHECK(pool->memory().used() <= 0);
+}
+
+const Scenario scenarios[] = {
+    {"streams and events", streams_and_events}, {"device memory", device_memory}, {"managed memory", managed_memory},
+    {"host memory", host_memory},               {"pool memory", pool_memory},     {"vmm memory", vmm_memory},
+    {"segment", segment},                       {"registration", registration},   {"peers", peers},
+    {"buffers", buffers},
+};
+
+bool names(const std::vector<Error>& errors, const std::string& call, CUresult code) {
+  for (const Error& e : errors)
+    if (e.native == static_cast<int>(code) && std::string(e.what).find(call) == 0) return true;
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("cuda faults: every call fails once wherever it is made: no leak, nothing half made, the error names the call and the code") {
+  std::set<std::string> hit;
+  std::uint64_t places = 0;
+  for (const CUresult code : {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN, CUDA_ERROR_LAUNCH_FAILED})
+    for (const Scenario& scenario : scenarios)
+      for (std::uint64_t n = 1;; ++n) {
+        CudaDouble cuda;
+        Told told;
+        cuda.fail_at(n, code);
+        {
+          auto context = DoubleContext::make(cuda.driver(), 0);
+          if (told(context)) {
+            scenario.run(*context, cuda, told);
+            told(context->unreported());
+          }
+        }
+        if (cuda.failed_call.empty()) break;
+        CAPTURE(scenario.name);
+        CAPTURE(n);
+        CAPTURE(cuda.failed_call);
+        hit.insert(cuda.failed_call);
+        ++places;
+        CHECK(cuda.leaks() == "");
+        CHECK(cuda.misuse == "");
+        // The context's own end has nobody left to tell.
+        const bool ends = told.errors.empty() && (cuda.failed_call == "cuDevicePrimaryCtxRelease" || cuda.failed_call == "cuEventDestroy" ||
+                                                  cuda.failed_call == "cuStreamDestroy" || cuda.failed_call == "cuCtxPushCurrent" ||
+                                                  cuda.failed_call == "cuCtxPopCurrent" || cuda.failed_call == "cuStreamSynchronize");
+        CHECK((ends || names(told.errors, cuda.failed_call, code)));
+      }
+  std::string missed;
+  cuda_call_names([&](const char* name) {
+    if (hit.count(name) == 0) missed += std::string(name) + " ";
+  });
+  CHECK(missed == "cuInit cuDriverGetVersion cuDeviceGetCount cuDeviceGetAttribute cuMemGetInfo ");  // the last: its failure is no news
+  CHECK(places > 400);
+}
+
+TEST_CASE("cuda faults: without that call nobody was told of a failure, and nothing is kept") {
+  for (const Scenario& scenario : scenarios) {
+    CudaDouble cuda;
+    Told told;
+    {
+      auto context = DoubleContext::make(cuda.driver(), 0);
+      scenario.run(*context, cuda, told);
+      told(context->unreported());
+    }
+    CAPTURE(scenario.name);
+    CHECK(told.errors.empty());
+    CHECK(cuda.leaks() == "");
+    CHECK(cuda.misuse == "");
+    CHECK(cuda.races() == "");
+  }
+}
+
+TEST_CASE("cuda faults: when even the question how much is free fails, out of memory is still that") {
+  CudaWorld w;
+  BasicCudaDeviceMemory<DoubleDriver> m(*w.context);
+  w.cuda.fail_at(5, CUDA_ERROR_UNKNOWN);  // push, alloc, pop, push, the question
+  const Error e = m.allocate(65_MiB, Alignment(1)).error();
+  CHECK(w.cuda.failed_call == "cuMemGetInfo");
+  CHECK(e.code == Errc::out_of_memory);
+  CHECK(e.native == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(e.available == -1);
+}
