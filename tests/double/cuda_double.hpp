@@ -247,8 +247,8 @@ class CudaDouble {
   static constexpr bool reports_faults =
       !(std::is_same_v<Call, cuda_call::Init> || std::is_same_v<Call, cuda_call::DriverGetVersion> ||
         std::is_same_v<Call, cuda_call::DeviceGet> || std::is_same_v<Call, cuda_call::DeviceGetCount> ||
-        std::is_same_v<Call, cuda_call::DevicePrimaryCtxRelease> || std::is_same_v<Call, cuda_call::CtxPushCurrent> ||
-        std::is_same_v<Call, cuda_call::CtxPopCurrent>);
+        std::is_same_v<Call, cuda_call::DevicePrimaryCtxRetain> || std::is_same_v<Call, cuda_call::DevicePrimaryCtxRelease> ||
+        std::is_same_v<Call, cuda_call::CtxPushCurrent> || std::is_same_v<Call, cuda_call::CtxPopCurrent>);
 
   static SimulatedOptions simulated(const CudaDoubleOptions& o) {
     SimulatedOptions s;

@@ -1,0 +1,590 @@
+// SPDX-License-Identifier: Apache-2.0
+// The double held to the documentation: a line a rule, with the name of the API. `documented`: the comment of that function,
+// type or code in cuda.h of CUDA 13.0 says so. `assumed`: it is silent, or says "may" or "undefined"; not verified on a
+// device. The double then does what finds more mistakes of its callers.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <set>
+#include <string>
+
+#include "double/cuda_double.hpp"
+
+using namespace holdfast;
+using namespace holdfast::literals;
+using namespace holdfast::testing;
+
+namespace {
+
+enum class Source { documented, assumed };
+
+// A double with a context current, a stream and an event.
+struct Driver {
+  explicit Driver(const CudaDoubleOptions& o = {}) : cuda(o) {
+    (*this)(cuda_call::DevicePrimaryCtxRetain{}, &context, CUdevice{0});
+    (*this)(cuda_call::CtxPushCurrent{}, context);
+    (*this)(cuda_call::StreamCreate{}, &a, 1u);
+    (*this)(cuda_call::StreamCreate{}, &b, 1u);
+    (*this)(cuda_call::EventCreate{}, &event, static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
+    props.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    pool_props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    pool_props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location = props.location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  }
+  template <class Call, class... Args>
+  CUresult operator()(Call c, Args... args) {
+    return cuda.driver()(c, args...);
+  }
+  void work(CUstream s) {
+    cuda.launch(s, "work", {}, [this] { ++ran; });
+  }
+  CUdeviceptr alloc(std::size_t n) {
+    CUdeviceptr p = 0;
+    (*this)(cuda_call::MemAlloc{}, &p, n);
+    return p;
+  }
+  CUmemoryPool pool(std::size_t most = 0) {
+    CUmemoryPool p = nullptr;
+    pool_props.maxSize = most;
+    (*this)(cuda_call::MemPoolCreate{}, &p, &pool_props);
+    return p;
+  }
+  CUdeviceptr from_pool(CUmemoryPool p, CUstream s, std::size_t n) {
+    CUdeviceptr out = 0;
+    (*this)(cuda_call::MemAllocFromPoolAsync{}, &out, n, p, s);
+    return out;
+  }
+  cuuint64_t attribute(CUmemoryPool p, CUmemPool_attribute which) {
+    cuuint64_t value = 0;
+    (*this)(cuda_call::MemPoolGetAttribute{}, p, which, static_cast<void*>(&value));
+    return value;
+  }
+  CUdeviceptr reserve(std::size_t n) {
+    CUdeviceptr p = 0;
+    (*this)(cuda_call::MemAddressReserve{}, &p, n, std::size_t{0}, CUdeviceptr{0}, 0ull);
+    return p;
+  }
+  CUmemGenericAllocationHandle create(std::size_t n) {
+    CUmemGenericAllocationHandle h = 0;
+    (*this)(cuda_call::MemCreate{}, &h, n, &props, 0ull);
+    return h;
+  }
+  CUresult map(CUdeviceptr p, std::size_t n, CUmemGenericAllocationHandle h) { return (*this)(cuda_call::MemMap{}, p, n, std::size_t{0}, h, 0ull); }
+  CUresult set_access(CUdeviceptr p, std::size_t n) { return (*this)(cuda_call::MemSetAccess{}, p, n, &access, std::size_t{1}); }
+
+  CudaDouble cuda;
+  CUcontext context = nullptr;
+  CUstream a = nullptr, b = nullptr;
+  CUevent event = nullptr;
+  CUmemAllocationProp props{};
+  CUmemPoolProps pool_props{};
+  CUmemAccessDesc access{};
+  int ran = 0;
+};
+using namespace cuda_call;
+constexpr std::size_t granule = std::size_t{2} << 20;
+
+struct Rule {
+  const char* api;
+  const char* rule;
+  Source source;
+  bool (*holds)(Driver& d);
+};
+
+const Rule rules[] = {
+    // contexts
+    {"cuInit", "flags must be 0", Source::documented, [](Driver& d) { return d(Init{}, 0u) == CUDA_SUCCESS && d(Init{}, 1u) == CUDA_ERROR_INVALID_VALUE; }},
+    {"cuDriverGetVersion", "1000 times the major number and 10 times the minor one", Source::documented,
+     [](Driver& d) { int v = 0; return d(DriverGetVersion{}, &v) == CUDA_SUCCESS && v == 13000; }},
+    {"cuDeviceGetCount", "the devices that cuDeviceGet numbers from 0", Source::documented,
+     [](Driver& d) { int n = 0; return d(DeviceGetCount{}, &n) == CUDA_SUCCESS && n == 2; }},
+    {"cuDeviceGetAttribute", "of no device it is CUDA_ERROR_INVALID_DEVICE", Source::documented,
+     [](Driver& d) { int v = 0; return d(DeviceGetAttribute{}, &v, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, CUdevice{9}) == CUDA_ERROR_INVALID_DEVICE; }},
+    {"cuDeviceGet", "an ordinal outside of the devices is CUDA_ERROR_INVALID_DEVICE", Source::documented,
+     [](Driver& d) { CUdevice x = 0; return d(DeviceGet{}, &x, 2) == CUDA_ERROR_INVALID_DEVICE && d(DeviceGet{}, &x, 1) == CUDA_SUCCESS; }},
+    {"cuDevicePrimaryCtxRelease", "of a context that is not retained it is CUDA_ERROR_INVALID_CONTEXT", Source::documented,
+     [](Driver& d) { return d(DevicePrimaryCtxRelease{}, CUdevice{1}) == CUDA_ERROR_INVALID_CONTEXT; }},
+    {"cuDevicePrimaryCtxRetain", "the retained context is not made current", Source::documented,
+     [](Driver& d) {
+       CUcontext other = nullptr, popped = nullptr;
+       return d(DevicePrimaryCtxRetain{}, &other, CUdevice{1}) == CUDA_SUCCESS && d(CtxPopCurrent{}, &popped) == CUDA_SUCCESS && popped == d.context;
+     }},
+    {"cuCtxPopCurrent", "what was current before the push is current again; with nothing pushed it is an error", Source::documented,
+     [](Driver& d) {
+       CUcontext other = nullptr, p = nullptr;
+       d(DevicePrimaryCtxRetain{}, &other, CUdevice{1});
+       d(CtxPushCurrent{}, other);
+       const bool inner = d(CtxPopCurrent{}, &p) == CUDA_SUCCESS && p == other;
+       return inner && d(CtxPopCurrent{}, &p) == CUDA_SUCCESS && p == d.context && d(CtxPopCurrent{}, &p) == CUDA_ERROR_INVALID_CONTEXT;
+     }},
+    {"cuMemAlloc", "without a current context it is CUDA_ERROR_INVALID_CONTEXT, as all calls that list it", Source::documented,
+     [](Driver& d) {
+       CUcontext p = nullptr;
+       CUdeviceptr x = 0;
+       d(CtxPopCurrent{}, &p);
+       return d(MemAlloc{}, &x, std::size_t{1}) == CUDA_ERROR_INVALID_CONTEXT && d(StreamCreate{}, &d.a, 0u) == CUDA_ERROR_INVALID_CONTEXT;
+     }},
+    {"cuCtxSynchronize", "it waits for all work of the context, that of destroyed streams included", Source::documented,
+     [](Driver& d) {
+       d.work(d.a);
+       d.work(d.b);
+       d(StreamDestroy{}, d.b);
+       return d(CtxSynchronize{}) == CUDA_SUCCESS && d.ran == 2;
+     }},
+    {"cuCtxEnablePeerAccess", "a second time it is CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED; of the context itself INVALID_CONTEXT", Source::documented,
+     [](Driver& d) {
+       CUcontext other = nullptr;
+       d(DevicePrimaryCtxRetain{}, &other, CUdevice{1});
+       return d(CtxEnablePeerAccess{}, other, 0u) == CUDA_SUCCESS && d(CtxEnablePeerAccess{}, other, 0u) == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED &&
+              d(CtxEnablePeerAccess{}, d.context, 0u) == CUDA_ERROR_INVALID_CONTEXT && d(CtxEnablePeerAccess{}, other, 1u) == CUDA_ERROR_INVALID_VALUE;
+     }},
+    {"cuDeviceCanAccessPeer", "of a device and itself it is 0", Source::assumed,
+     [](Driver& d) { int can = 7; return d(DeviceCanAccessPeer{}, &can, CUdevice{0}, CUdevice{0}) == CUDA_SUCCESS && can == 0; }},
+
+    // streams and events
+    {"cuStreamDestroy", "it returns at once, and the work is done all the same", Source::documented,
+     [](Driver& d) {
+       d.work(d.a);
+       const bool at_once = d(StreamDestroy{}, d.a) == CUDA_SUCCESS && d.ran == 0;
+       d(CtxSynchronize{});
+       return at_once && d.ran == 1;
+     }},
+    {"cuStreamCreate", "a handle may be that of a stream destroyed before", Source::assumed,
+     [](Driver& d) {
+       CUstream again = nullptr;
+       d(StreamDestroy{}, d.b);
+       return d(StreamCreate{}, &again, 0u) == CUDA_SUCCESS && again == d.b;
+     }},
+    {"cuStreamGetId", "the number is unique for the life of the program", Source::documented,
+     [](Driver& d) {
+       unsigned long long before = 0, after = 0;
+       d(StreamGetId{}, d.b, &before);
+       d(StreamDestroy{}, d.b);
+       d(StreamCreate{}, &d.b, 0u);
+       return d(StreamGetId{}, d.b, &after) == CUDA_SUCCESS && before != after;
+     }},
+    {"cuStreamQuery", "CUDA_ERROR_NOT_READY while work is pending, CUDA_SUCCESS then", Source::documented,
+     [](Driver& d) {
+       auto later = d.cuda.hold(d.a);
+       d.work(d.a);
+       const bool pending = d(StreamQuery{}, d.a) == CUDA_ERROR_NOT_READY;
+       static_cast<void>(later.set());
+       d(StreamSynchronize{}, d.a);
+       return pending && d(StreamQuery{}, d.a) == CUDA_SUCCESS && d.ran == 1;
+     }},
+    {"cuEventQuery", "an event that was never recorded is done", Source::documented, [](Driver& d) { return d(EventQuery{}, d.event) == CUDA_SUCCESS; }},
+    {"cuStreamWaitEvent", "an event that was never recorded is nothing to wait for", Source::documented,
+     [](Driver& d) { return d(StreamWaitEvent{}, d.a, d.event, 0u) == CUDA_SUCCESS && d(StreamSynchronize{}, d.a) == CUDA_SUCCESS; }},
+    {"cuEventRecord", "work that comes after it is not part of it", Source::documented,
+     [](Driver& d) {
+       d(EventRecord{}, d.event, d.a);
+       auto later = d.cuda.hold(d.a);
+       d.work(d.a);
+       const bool done = d(EventSynchronize{}, d.event) == CUDA_SUCCESS && d.ran == 0;
+       static_cast<void>(later.set());
+       return done;
+     }},
+    {"cuEventRecord", "event and stream of different contexts are CUDA_ERROR_INVALID_HANDLE", Source::documented,
+     [](Driver& d) {
+       CUcontext other = nullptr;
+       CUstream s = nullptr;
+       d(DevicePrimaryCtxRetain{}, &other, CUdevice{1});
+       d(CtxPushCurrent{}, other);
+       d(StreamCreate{}, &s, 0u);
+       return d(EventRecord{}, d.event, s) == CUDA_ERROR_INVALID_HANDLE;
+     }},
+    {"cuStreamWaitEvent", "it means the record before the call; a later record does not change it", Source::documented,
+     [](Driver& d) {
+       d(EventRecord{}, d.event, d.a);
+       d(StreamWaitEvent{}, d.b, d.event, 0u);
+       auto later = d.cuda.hold(d.a);
+       d(EventRecord{}, d.event, d.a);
+       d.work(d.b);
+       const bool ran = d(StreamSynchronize{}, d.b) == CUDA_SUCCESS && d.ran == 1;
+       static_cast<void>(later.set());
+       return ran;
+     }},
+    {"cuStreamWaitEvent", "the event may be of another device", Source::documented,
+     [](Driver& d) {
+       CUcontext other = nullptr;
+       CUstream s = nullptr;
+       d(DevicePrimaryCtxRetain{}, &other, CUdevice{1});
+       d(CtxPushCurrent{}, other);
+       d(StreamCreate{}, &s, 0u);
+       auto later = d.cuda.hold(d.a);
+       d(EventRecord{}, d.event, d.a);
+       const bool taken = d(StreamWaitEvent{}, s, d.event, 0u) == CUDA_SUCCESS;
+       d.work(s);
+       d.cuda.machine.drain();
+       const bool waits = d.ran == 0;
+       static_cast<void>(later.set());
+       d.cuda.machine.drain();
+       return taken && waits && d.ran == 1;
+     }},
+    {"cuEventDestroy", "an event may be destroyed before it is complete; who waits for it waits on", Source::documented,
+     [](Driver& d) {
+       auto later = d.cuda.hold(d.a);
+       d(EventRecord{}, d.event, d.a);
+       d(StreamWaitEvent{}, d.b, d.event, 0u);
+       d.work(d.b);
+       const bool at_once = d(EventDestroy{}, d.event) == CUDA_SUCCESS;
+       d.cuda.machine.drain();
+       const bool waits = d.ran == 0;
+       static_cast<void>(later.set());
+       d.cuda.machine.drain();
+       return at_once && waits && d.ran == 1;
+     }},
+    {"cuEventCreate", "an event between processes must not keep time", Source::documented,
+     [](Driver& d) {
+       CUevent e = nullptr;
+       return d(EventCreate{}, &e, static_cast<unsigned>(CU_EVENT_INTERPROCESS)) == CUDA_ERROR_INVALID_VALUE &&
+              d(EventCreate{}, &e, static_cast<unsigned>(CU_EVENT_INTERPROCESS) | CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+     }},
+    {"cuStreamSynchronize", "a destroyed stream's handle is refused (it is undefined)", Source::assumed,
+     [](Driver& d) { return d(StreamDestroy{}, d.a) == CUDA_SUCCESS && d(StreamSynchronize{}, d.a) == CUDA_ERROR_INVALID_HANDLE; }},
+    {"cuLaunchHostFunc", "it runs after the work before it and holds up the work after it", Source::documented,
+     [](Driver& d) {
+       d.work(d.a);
+       d(LaunchHostFunc{}, d.a, static_cast<CUhostFn>([](void* p) { static_cast<Driver*>(p)->ran *= 10; }), static_cast<void*>(&d));
+       d.work(d.a);
+       return d(StreamSynchronize{}, d.a) == CUDA_SUCCESS && d.ran == 11;
+     }},
+    {"cuLaunchHostFunc", "the function must not make any call: CUDA_ERROR_NOT_PERMITTED", Source::documented,
+     [](Driver& d) {
+       const CUhostFn call = [](void* p) {
+         auto& self = *static_cast<Driver*>(p);
+         self.ran = static_cast<int>(self(EventQuery{}, self.event));
+       };
+       d(LaunchHostFunc{}, d.a, call, static_cast<void*>(&d));
+       return d(StreamSynchronize{}, d.a) == CUDA_SUCCESS && d.ran == CUDA_ERROR_NOT_PERMITTED;
+     }},
+    {"cuLaunchHostFunc", "the function is not called in the event of an error in the context", Source::documented,
+     [](Driver& d) {
+       d.cuda.launch_faulty(d.a, CUDA_ERROR_ILLEGAL_ADDRESS);
+       d(LaunchHostFunc{}, d.a, static_cast<CUhostFn>([](void* p) { static_cast<Driver*>(p)->ran = 1; }), static_cast<void*>(&d));
+       return d(StreamSynchronize{}, d.a) == CUDA_ERROR_ILLEGAL_ADDRESS && d.ran == 0;
+     }},
+    {"CUDA_ERROR_ILLEGAL_ADDRESS", "any further work returns the same error", Source::documented,
+     [](Driver& d) {
+       CUdeviceptr p = 0;
+       CUstream s = nullptr;
+       d.cuda.launch_faulty(d.a, CUDA_ERROR_ILLEGAL_ADDRESS);
+       d(CtxSynchronize{});
+       return d(MemAlloc{}, &p, std::size_t{1}) == CUDA_ERROR_ILLEGAL_ADDRESS && d(StreamCreate{}, &s, 0u) == CUDA_ERROR_ILLEGAL_ADDRESS &&
+              d(EventRecord{}, d.event, d.b) == CUDA_ERROR_ILLEGAL_ADDRESS && d(CtxSynchronize{}) == CUDA_ERROR_ILLEGAL_ADDRESS;
+     }},
+    {"CUDA_ERROR_ILLEGAL_ADDRESS", "contexts of other devices are not concerned", Source::assumed,
+     [](Driver& d) {
+       CUcontext other = nullptr;
+       CUdeviceptr p = 0;
+       d.cuda.launch_faulty(d.a, CUDA_ERROR_ILLEGAL_ADDRESS);
+       d(CtxSynchronize{});
+       d(DevicePrimaryCtxRetain{}, &other, CUdevice{1});
+       d(CtxPushCurrent{}, other);
+       return d(MemAlloc{}, &p, std::size_t{1}) == CUDA_SUCCESS;
+     }},
+    {"cuMemcpyAsync", "the kind of copy follows from the addresses; it runs in the order of its stream", Source::documented,
+     [](Driver& d) {
+       char in[4] = "abc", out[4] = "";
+       const CUdeviceptr p = d.alloc(4), q = d.alloc(4);
+       const auto host = [](char* c) { return reinterpret_cast<CUdeviceptr>(c); };
+       d(MemcpyAsync{}, p, host(in), std::size_t{4}, d.a);
+       d(MemcpyAsync{}, q, p, std::size_t{4}, d.a);
+       d(MemcpyAsync{}, host(out), q, std::size_t{4}, d.a);
+       const bool late = out[0] == '\0';
+       return late && d(StreamSynchronize{}, d.a) == CUDA_SUCCESS && std::string(out) == "abc";
+     }},
+    {"cuMemcpyAsync", "pageable memory is read when the copy runs (the driver may stage it at once)", Source::assumed,
+     [](Driver& d) {
+       char in[2] = "a", out[2] = "";
+       const CUdeviceptr p = d.alloc(2);
+       d(MemcpyAsync{}, p, reinterpret_cast<CUdeviceptr>(in), std::size_t{2}, d.a);
+       in[0] = 'b';
+       d(MemcpyAsync{}, reinterpret_cast<CUdeviceptr>(out), p, std::size_t{2}, d.a);
+       return d(StreamSynchronize{}, d.a) == CUDA_SUCCESS && out[0] == 'b';
+     }},
+
+    // memory
+    {"cuMemAlloc", "0 bytes are CUDA_ERROR_INVALID_VALUE", Source::documented,
+     [](Driver& d) { CUdeviceptr p = 0; return d(MemAlloc{}, &p, std::size_t{0}) == CUDA_ERROR_INVALID_VALUE; }},
+    {"cuMemAlloc", "more than there is is CUDA_ERROR_OUT_OF_MEMORY, and nothing is taken", Source::documented,
+     [](Driver& d) {
+       CUdeviceptr p = 0;
+       return d(MemAlloc{}, &p, std::size_t{65} << 20) == CUDA_ERROR_OUT_OF_MEMORY && d(MemAlloc{}, &p, ~std::size_t{0}) == CUDA_ERROR_OUT_OF_MEMORY &&
+              d.cuda.used(0) == 0;
+     }},
+    {"cuMemAlloc", "blocks are aligned to 256 bytes (\"suitably for any kind of variable\")", Source::assumed,
+     [](Driver& d) { return d.alloc(1) % 256 == 0 && d.alloc(1) % 256 == 0; }},
+    {"cuMemAlloc", "the memory is not cleared", Source::documented,
+     [](Driver& d) { return *reinterpret_cast<unsigned char*>(d.alloc(1)) != 0; }},
+    {"cuMemFree", "an address that no call gave is CUDA_ERROR_INVALID_VALUE, as one freed before", Source::documented,
+     [](Driver& d) {
+       const CUdeviceptr p = d.alloc(100);
+       return d(MemFree{}, p + 1) == CUDA_ERROR_INVALID_VALUE && d(MemFree{}, p) == CUDA_SUCCESS && d(MemFree{}, p) == CUDA_ERROR_INVALID_VALUE;
+     }},
+    {"cuMemFree", "it does not wait for work (it \"may perform implicit synchronization\")", Source::assumed,
+     [](Driver& d) {
+       const CUdeviceptr p = d.alloc(100);
+       auto later = d.cuda.hold(d.a);
+       d.work(d.a);
+       const bool at_once = d(MemFree{}, p) == CUDA_SUCCESS && d.ran == 0;
+       static_cast<void>(later.set());
+       return at_once;
+     }},
+    {"cuMemGetInfo", "free and total bytes of the context's device", Source::documented,
+     [](Driver& d) {
+       std::size_t free = 0, total = 0;
+       d.alloc(1 << 20);
+       return d(MemGetInfo{}, &free, &total) == CUDA_SUCCESS && total == std::size_t{64} << 20 && free == total - (1 << 20);
+     }},
+    {"cuMemAllocManaged", "0 bytes and flags that are neither GLOBAL nor HOST are CUDA_ERROR_INVALID_VALUE; cuMemFree takes it back", Source::documented,
+     [](Driver& d) {
+       CUdeviceptr p = 0;
+       return d(MemAllocManaged{}, &p, std::size_t{0}, static_cast<unsigned>(CU_MEM_ATTACH_GLOBAL)) == CUDA_ERROR_INVALID_VALUE &&
+              d(MemAllocManaged{}, &p, std::size_t{1}, 0u) == CUDA_ERROR_INVALID_VALUE &&
+              d(MemAllocManaged{}, &p, std::size_t{1}, static_cast<unsigned>(CU_MEM_ATTACH_GLOBAL)) == CUDA_SUCCESS && d(MemFree{}, p) == CUDA_SUCCESS;
+     }},
+    {"cuMemHostAlloc", "the host uses it; cuMemFreeHost takes it back, cuMemFree does not", Source::documented,
+     [](Driver& d) {
+       void* p = nullptr;
+       if (d(MemHostAlloc{}, &p, std::size_t{100}, 0u) != CUDA_SUCCESS) return false;
+       std::memset(p, 1, 100);
+       return d(MemFree{}, reinterpret_cast<CUdeviceptr>(p)) == CUDA_ERROR_INVALID_VALUE && d(MemFreeHost{}, p) == CUDA_SUCCESS;
+     }},
+    {"cuMemHostRegister", "a range that overlaps a registered one is CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", Source::documented,
+     [](Driver& d) {
+       static char bytes[100];
+       return d(MemHostRegister{}, static_cast<void*>(bytes), std::size_t{100}, 0u) == CUDA_SUCCESS &&
+              d(MemHostRegister{}, static_cast<void*>(bytes + 99), std::size_t{10}, 0u) == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+     }},
+    {"cuMemHostUnregister", "it must be the address of the registration: else CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", Source::documented,
+     [](Driver& d) {
+       static char bytes[100];
+       d(MemHostRegister{}, static_cast<void*>(bytes), std::size_t{100}, 0u);
+       return d(MemHostUnregister{}, static_cast<void*>(bytes + 1)) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED &&
+              d(MemHostUnregister{}, static_cast<void*>(bytes)) == CUDA_SUCCESS;
+     }},
+
+    // pools
+    {"cuMemPoolCreate", "the kind must be PINNED and what is reserved zero", Source::documented,
+     [](Driver& d) {
+       CUmemoryPool p = nullptr;
+       CUmemPoolProps wrong = d.pool_props, dirty = d.pool_props;
+       wrong.allocType = CU_MEM_ALLOCATION_TYPE_INVALID;
+       dirty.reserved[3] = 1;
+       const auto make = [&](const CUmemPoolProps* props) { return d(MemPoolCreate{}, &p, props); };
+       return make(&wrong) == CUDA_ERROR_INVALID_VALUE && make(&dirty) == CUDA_ERROR_INVALID_VALUE && make(&d.pool_props) == CUDA_SUCCESS;
+     }},
+    {"CUmemPoolProps::maxSize", "a pool does not grow beyond it", Source::documented,
+     [](Driver& d) {
+       CUdeviceptr p = 0;
+       const CUmemoryPool pool = d.pool(1000);
+       return d.from_pool(pool, d.a, 1000) != 0 && d(MemAllocFromPoolAsync{}, &p, std::size_t{1}, pool, d.a) == CUDA_ERROR_OUT_OF_MEMORY;
+     }},
+    {"cuMemAllocFromPoolAsync", "the address is there at once, the memory in the order of the stream", Source::documented,
+     [](Driver& d) {
+       auto later = d.cuda.hold(d.a);
+       const CUdeviceptr p = d.from_pool(d.pool(), d.a, 1000);
+       const bool at_once = p != 0;
+       static_cast<void>(later.set());
+       return at_once && d(StreamSynchronize{}, d.a) == CUDA_SUCCESS;
+     }},
+    {"cuMemFreeAsync", "a later request on the same stream may have the memory at once", Source::documented,
+     [](Driver& d) {
+       const CUmemoryPool pool = d.pool();
+       auto later = d.cuda.hold(d.a);
+       const CUdeviceptr p = d.from_pool(pool, d.a, 1000);
+       d(MemFreeAsync{}, p, d.a);
+       const bool again = d.from_pool(pool, d.a, 1000) == p;
+       static_cast<void>(later.set());
+       return again;
+     }},
+    {"CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES", "for another stream's request the driver may add a wait for the release", Source::documented,
+     [](Driver& d) {
+       const CUmemoryPool pool = d.pool();
+       auto later = d.cuda.hold(d.a);
+       const CUdeviceptr p = d.from_pool(pool, d.a, std::size_t{60} << 20);
+       d(MemFreeAsync{}, p, d.a);
+       const bool had = d.from_pool(pool, d.b, std::size_t{60} << 20) == p;
+       d.work(d.b);
+       d.cuda.machine.drain();
+       const bool waits = d.ran == 0;
+       static_cast<void>(later.set());
+       d.cuda.machine.drain();
+       return had && waits && d.ran == 1;
+     }},
+    {"cuMemFreeAsync", "an address of cuMemAlloc is refused", Source::assumed,
+     [](Driver& d) { return d(MemFreeAsync{}, d.alloc(10), d.a) == CUDA_ERROR_INVALID_VALUE; }},
+    {"cuMemAllocFromPoolAsync", "0 bytes are CUDA_ERROR_INVALID_VALUE", Source::assumed,
+     [](Driver& d) { CUdeviceptr p = 0; return d(MemAllocFromPoolAsync{}, &p, std::size_t{0}, d.pool(), d.a) == CUDA_ERROR_INVALID_VALUE; }},
+    {"cuMemFree", "it takes memory of a pool back too, without any synchronization", Source::documented,
+     [](Driver& d) {
+       const CUdeviceptr p = d.from_pool(d.pool(), d.a, 1000);
+       d(StreamSynchronize{}, d.a);
+       return d(MemFree{}, p) == CUDA_SUCCESS;
+     }},
+    {"cuMemPoolDestroy", "with memory out it returns at once, and goes with the last of it", Source::documented,
+     [](Driver& d) {
+       const CUmemoryPool pool = d.pool();
+       const CUdeviceptr p = d.from_pool(pool, d.a, 1000);
+       const bool at_once = d(MemPoolDestroy{}, pool) == CUDA_SUCCESS && d.cuda.leaks().find("1 pools") != std::string::npos;
+       d(MemFreeAsync{}, p, d.a);
+       return at_once && d.cuda.leaks().find("pools") == std::string::npos;
+     }},
+    {"CU_MEMPOOL_ATTR_RELEASE_THRESHOLD", "0 unless set: what is idle goes back at the next synchronize", Source::documented,
+     [](Driver& d) {
+       const CUmemoryPool pool = d.pool();
+       d(MemFreeAsync{}, d.from_pool(pool, d.a, 3 << 20), d.a);
+       const bool held = d.attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 4 << 20;
+       d(StreamSynchronize{}, d.a);
+       return held && d.attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0 && d.attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) == 4 << 20;
+     }},
+    {"cuMemPoolTrimTo", "it releases down to a size, but nothing that is out", Source::documented,
+     [](Driver& d) {
+       const CUmemoryPool pool = d.pool();
+       const CUdeviceptr out = d.from_pool(pool, d.a, 2 << 20);
+       d(MemFreeAsync{}, d.from_pool(pool, d.a, 6 << 20), d.a);
+       d(MemPoolTrimTo{}, pool, std::size_t{4} << 20);
+       const bool down = d.attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 4 << 20;
+       d(MemPoolTrimTo{}, pool, std::size_t{0});
+       return down && d.attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 2 << 20 && d(MemFreeAsync{}, out, d.a) == CUDA_SUCCESS;
+     }},
+    {"cuMemPoolSetAccess", "a device that is not there is refused", Source::assumed,
+     [](Driver& d) {
+       const CUmemoryPool pool = d.pool();
+       d.access.location.id = 1;
+       const bool taken = d(MemPoolSetAccess{}, pool, static_cast<const CUmemAccessDesc*>(&d.access), std::size_t{1}) == CUDA_SUCCESS;
+       d.access.location.id = 9;
+       return taken && d(MemPoolSetAccess{}, pool, static_cast<const CUmemAccessDesc*>(&d.access), std::size_t{1}) != CUDA_SUCCESS;
+     }},
+    {"cuMemGetAllocationGranularity", "what sizes are multiples of", Source::documented,
+     [](Driver& d) {
+       std::size_t n = 0;
+       return d(MemGetAllocationGranularity{}, &n, static_cast<const CUmemAllocationProp*>(&d.props), CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS &&
+              d.create(n) != 0 && d.create(n / 2) == 0;
+     }},
+    {"cuMemPoolSetAttribute", "a high watermark may be set to 0 and to nothing else", Source::documented,
+     [](Driver& d) {
+       const CUmemoryPool pool = d.pool();
+       cuuint64_t one = 1, zero = 0;
+       return d(MemPoolSetAttribute{}, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, static_cast<void*>(&one)) == CUDA_ERROR_INVALID_VALUE &&
+              d(MemPoolSetAttribute{}, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, static_cast<void*>(&zero)) == CUDA_SUCCESS;
+     }},
+    {"CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT", "reserves whole steps of 2 MiB", Source::assumed,
+     [](Driver& d) {
+       const CUmemoryPool pool = d.pool();
+       d.from_pool(pool, d.a, 1);
+       return d.attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 2 << 20;
+     }},
+
+    // virtual memory
+    {"cuMemAddressReserve", "the size is of whole host pages, the alignment a power of two or 0", Source::documented,
+     [](Driver& d) {
+       CUdeviceptr p = 0;
+       const auto ask = [&](std::size_t n, std::size_t alignment) { return d(MemAddressReserve{}, &p, n, alignment, CUdeviceptr{0}, 0ull); };
+       return ask(4095, 0) == CUDA_ERROR_INVALID_VALUE && ask(4096, 3) == CUDA_ERROR_INVALID_VALUE && ask(4096, 0) == CUDA_SUCCESS;
+     }},
+    {"cuMemCreate", "the size is of whole granules", Source::documented,
+     [](Driver& d) {
+       CUmemGenericAllocationHandle h = 0;
+       return d(MemCreate{}, &h, std::size_t{4096}, &d.props, 0ull) == CUDA_ERROR_INVALID_VALUE && d(MemCreate{}, &h, granule, &d.props, 0ull) == CUDA_SUCCESS;
+     }},
+    {"cuMemCreate", "physical memory counts though nothing maps it", Source::documented,
+     [](Driver& d) { d.create(16 * granule); CUmemGenericAllocationHandle h = 0; return d(MemCreate{}, &h, 17 * granule, &d.props, 0ull) == CUDA_ERROR_OUT_OF_MEMORY; }},
+    {"cuMemMap", "it maps into reservations only, and only where nothing is mapped", Source::documented,
+     [](Driver& d) {
+       const CUdeviceptr p = d.reserve(2 * granule);
+       const auto h = d.create(granule);
+       return d.map(p + 2 * granule, granule, h) == CUDA_ERROR_INVALID_VALUE && d.map(p, granule, h) == CUDA_SUCCESS && d.map(p, granule, h) == CUDA_ERROR_INVALID_VALUE;
+     }},
+    {"cuMemMap", "the offset must be zero, address and size of whole granules", Source::documented,
+     [](Driver& d) {
+       const CUdeviceptr p = d.reserve(2 * granule);
+       const auto h = d.create(granule);
+       return d(MemMap{}, p, granule, std::size_t{4096}, h, 0ull) == CUDA_ERROR_INVALID_VALUE && d.map(p + 4096, granule, h) == CUDA_ERROR_INVALID_VALUE &&
+              d.map(p, 4096, h) == CUDA_ERROR_INVALID_VALUE;
+     }},
+    {"cuMemSetAccess", "the range must be mapped as a whole", Source::documented,
+     [](Driver& d) {
+       const CUdeviceptr p = d.reserve(2 * granule);
+       d.map(p, granule, d.create(granule));
+       return d.set_access(p, 2 * granule) == CUDA_ERROR_INVALID_VALUE && d.set_access(p, granule) == CUDA_SUCCESS;
+     }},
+    {"cuMemUnmap", "what is unmapped and mapped elsewhere has its bytes; all mappings start without access", Source::documented,
+     [](Driver& d) {
+       const CUdeviceptr p = d.reserve(2 * granule);
+       const auto h = d.create(granule);
+       d.map(p, granule, h);
+       d.set_access(p, granule);
+       std::memset(reinterpret_cast<void*>(p), 9, granule);
+       d(MemUnmap{}, p, granule);
+       return d.map(p + granule, granule, h) == CUDA_SUCCESS && d.set_access(p + granule, granule) == CUDA_SUCCESS &&
+              *reinterpret_cast<char*>(p + 2 * granule - 1) == 9;
+     }},
+    {"cuMemUnmap", "a part of a mapping cannot be unmapped", Source::documented,
+     [](Driver& d) {
+       const CUdeviceptr p = d.reserve(2 * granule);
+       d.map(p, 2 * granule, d.create(2 * granule));
+       return d(MemUnmap{}, p, granule) == CUDA_ERROR_INVALID_VALUE && d(MemUnmap{}, p, 2 * granule) == CUDA_SUCCESS;
+     }},
+    {"cuMemUnmap", "it does not wait for kernels", Source::assumed,
+     [](Driver& d) {
+       const CUdeviceptr p = d.reserve(granule);
+       d.map(p, granule, d.create(granule));
+       auto later = d.cuda.hold(d.a);
+       d.work(d.a);
+       const bool at_once = d(MemUnmap{}, p, granule) == CUDA_SUCCESS && d.ran == 0;
+       static_cast<void>(later.set());
+       return at_once;
+     }},
+    {"cuMemRelease", "the handle may go while it is mapped; the memory goes with the last mapping", Source::documented,
+     [](Driver& d) {
+       const CUdeviceptr p = d.reserve(granule);
+       const auto h = d.create(granule);
+       d.map(p, granule, h);
+       const bool released = d(MemRelease{}, h) == CUDA_SUCCESS && d.cuda.used(0) == static_cast<Bytes>(granule);
+       d(MemUnmap{}, p, granule);
+       return released && d.cuda.used(0) == 0;
+     }},
+    {"cuMemAddressFree", "address and size must be those of the reservation", Source::documented,
+     [](Driver& d) {
+       const CUdeviceptr p = d.reserve(2 * granule);
+       return d(MemAddressFree{}, p, granule) == CUDA_ERROR_INVALID_VALUE && d(MemAddressFree{}, p, 2 * granule) == CUDA_SUCCESS;
+     }},
+    {"cuMemAddressFree", "with something mapped it is CUDA_ERROR_INVALID_VALUE", Source::assumed,
+     [](Driver& d) {
+       const CUdeviceptr p = d.reserve(granule);
+       d.map(p, granule, d.create(granule));
+       return d(MemAddressFree{}, p, granule) == CUDA_ERROR_INVALID_VALUE;
+     }},
+    {"cuMemCreate", "fabric handles may be CUDA_ERROR_NOT_PERMITTED or NOT_SUPPORTED while file handles are not", Source::documented,
+     [](Driver&) {
+       CudaDoubleOptions o;
+       o.fabric = CUDA_ERROR_NOT_PERMITTED;
+       Driver d(o);
+       CUmemGenericAllocationHandle h = 0;
+       d.props.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+       const bool refused = d(MemCreate{}, &h, granule, &d.props, 0ull) == CUDA_ERROR_NOT_PERMITTED;
+       d.props.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+       return refused && d(MemCreate{}, &h, granule, &d.props, 0ull) == CUDA_SUCCESS;
+     }},
+};
+
+}  // namespace
+
+TEST_CASE("cuda rules: the double does what the documentation says, a line a rule, and each call has a part in one") {
+  std::set<std::string> called;
+  for (const Rule& rule : rules) {
+    CAPTURE(std::string(rule.api));
+    CAPTURE(std::string(rule.rule));
+    CAPTURE(std::string(rule.source == Source::documented ? "documented" : "assumed, not verified"));
+    Driver d;
+    CHECK(rule.holds(d));
+    called.insert(d.cuda.log.begin(), d.cuda.log.end());
+  }
+  cuda_call_names([&](const char* name) {
+    if (called.count(name) == 0) FAIL_CHECK(name);
+  });
+}
