@@ -24,10 +24,11 @@ WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wold
 BARE = ["-fno-exceptions", "-fno-rtti"]
 CUDA = next((p for p in (os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), "/usr/local/cuda")
              if p and pathlib.Path(p, "include/cuda.h").exists()), None)
-BASE = ["-std=c++20", f"-I{tree.INCLUDE}"] + ([f"-isystem{CUDA}/include"] if CUDA else [])
+BASE = ["-std=c++20", f"-I{tree.INCLUDE}"] + ([f"-isystem{CUDA}/include", f"-isystem{CUDA}/include/cccl"] if CUDA else [])
 # nvcc remarks on every variable named `module` at the start of a line.
 NOT_A_MODULE = "--diag-suppress=3189"
-NEEDS = {"backend/nccl/": "nccl.h", "nccl.hpp": "nccl.h", "backend/cuda/": "cuda.h", "cuda.hpp": "cuda.h", "backend/host/numa.hpp": "numa.h",
+NEEDS = {"backend/nccl/": "nccl.h", "nccl.hpp": "nccl.h", "backend/cuda/resource.hpp": "cuda/memory_resource", "backend/cuda/": "cuda.h",
+         "cuda.hpp": "cuda.h", "backend/host/numa.hpp": "numa.h",
          "interop/llvm_memory.hpp": "llvm/ADT/StringRef.h", "collective/mpi_channel.hpp": "mpi.h"}
 
 
