@@ -51,10 +51,25 @@ namespace detail {
 constexpr bool host_can_use(DeviceType type) noexcept {
   return type == DeviceType::cpu || type == DeviceType::cuda_host || type == DeviceType::rocm_host || type == DeviceType::cuda_managed;
 }
-template <class Buffer>
-constexpr Error check_device(Device device) noexcept {
-  if (host_can_use(device.type) == host_accessible<typename Buffer::backend_type>) return {};
+// A backend of one numbered device, as CUDA's are.
+template <class B>
+concept numbered_backend = requires(const B& b) {
+  { b.state().device } noexcept -> std::convertible_to<std::int64_t>;
+};
+inline Error wrong_device() noexcept {
   return make_error(Errc::invalid_argument, "the DLPack device is not one of the buffer's memory");
+}
+// What both reach, as managed memory, may be named as either's.
+template <memory_backend Backend>
+constexpr Error check_device(Device device) noexcept {
+  const bool fits = host_can_use(device.type) ? host_accessible<Backend> : !host_accessible<Backend> || Backend::space == MemorySpace::device;
+  return fits ? Error{} : wrong_device();
+}
+template <memory_backend Backend>
+Error check_number(const Backend& backend, Device device) noexcept {
+  if constexpr (numbered_backend<Backend>)
+    if (device.type == DeviceType::cuda && device.id != backend.state().device) return wrong_device();
+  return {};
 }
 inline Error refused(Errc code, const char* what, std::size_t dimension) noexcept {
   Error e = make_error(code, what);
@@ -142,7 +157,8 @@ struct TensorView {
 
 /// A tensor that shares a buffer's memory, and the event after which its contents are valid.
 ///
-/// DLPack has no events: whoever passes the tensor on waits for `ready` first, or makes the consumer's stream wait.
+/// DLPack has no events: whoever passes the tensor on waits for `ready` first, or makes the consumer's stream wait
+/// (`order_consumer`). The deleter is called after the end of all uses: a stream that still has some does not keep the memory.
 template <managed_tensor Managed, class Buffer>
 struct Export {
   OwnedTensor<Managed> tensor;
@@ -161,7 +177,7 @@ template <managed_tensor Managed, class Buffer>
   using Exported = detail::Exported<Managed, typename Buffer::scoped_hold>;
   const ArrayShape& shape = from.shape();
   const DataType dtype = data_type_of(shape.type);
-  if (Error e = detail::check_device<Buffer>(device); !e.ok()) return e;
+  if (Error e = detail::check_device<typename Buffer::backend_type>(device); !e.ok()) return e;
   if (!shape.is_static() || !shape.tile.empty()) return make_error(Errc::unsupported, "DLPack has no dynamic or tiled arrays");
   if (dtype.bits == 0) return make_error(Errc::unsupported, "DLPack lacks the element type");
   const bool packed = shape.element_bits != 0, padded = dtype.bits < 8 && !packed;
@@ -172,6 +188,7 @@ template <managed_tensor Managed, class Buffer>
   auto hold = from.buffer().hold(HoldKind::external);
   if (!hold.ok()) return hold.error();
   const auto& raw = hold->raw();
+  if (Error e = detail::check_number(raw.backend(), device); !e.ok()) return e;
   const Result<std::byte*> data = raw.address();
   if (!data.ok()) return data.error();
   if (!raw.is_mutable() && !versioned) return make_error(Errc::permission_denied, "a tensor without flags cannot say that it is constant");
@@ -193,7 +210,8 @@ template <managed_tensor Managed, class Buffer>
 
 /// Makes a buffer of a foreign tensor's memory, which its deleter frees after the last owner and event; nothing is copied.
 ///
-/// `definition`: the events after which the contents are valid. A tensor that is refused is deleted. Constant unless
+/// `definition`: the events after which the contents are valid: of a tensor that was asked for on a stream (`stream_number`), a
+/// mark of that stream as it is then. A tensor that is refused is deleted. Constant unless
 /// `is_mutable`. Errors: as `read_tensor`; unsupported (another major version); permission_denied (mutable, but the tensor is
 /// read only); invalid_argument (not aligned to 64 bytes), out_of_memory. Threads: the deleter runs on whichever thread is last.
 template <class Buffer, managed_tensor Managed>
@@ -203,7 +221,8 @@ template <class Buffer, managed_tensor Managed>
                                                          Device device = {}, bool is_mutable = false) noexcept {
   Managed* const given = tensor.get();
   if (given == nullptr) return make_error(Errc::invalid_argument, "a null DLPack tensor");
-  if (Error e = detail::check_device<Buffer>(device); !e.ok()) return e;
+  if (Error e = detail::check_device<typename Buffer::backend_type>(device); !e.ok()) return e;
+  if (Error e = detail::check_number(backend, device); !e.ok()) return e;
   bool padded = false;
   if constexpr (std::same_as<Managed, ManagedTensorVersioned>) {
     if (given->version.major != 1) return make_error(Errc::unsupported, "a DLPack tensor of another major version");
@@ -219,6 +238,30 @@ template <class Buffer, managed_tensor Managed>
   Result<Buffer> buffer = Buffer::make(std::move(*raw), definition);
   if (!buffer.ok()) return buffer.error();
   return ShapedBuffer<Buffer>::make(view->shape, std::move(*buffer));
+}
+
+/// The number that stands for a stream in `__dlpack__(stream)`: its native handle.
+template <class Stream>
+  requires std::is_pointer_v<decltype(std::declval<const Stream&>().native())>
+[[nodiscard]] std::int64_t stream_number(const Stream& stream) noexcept {
+  return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(stream.native()));
+}
+
+/// Does what a producer owes its consumer: what that puts on its stream from now on comes after the tensor's contents.
+///
+/// `stream`: the number that `__dlpack__` got: a native handle, 1 the legacy default stream (which None stands for), 2 the
+/// thread's own; -1: the consumer orders itself. Errors: invalid_argument (0, which DLPack forbids; below -1); why the contents
+/// failed, if that is known; the driver's. Stream: enqueues a wait on the consumer's. Threads: blocks for a host promise.
+template <event Event>
+  requires requires(const Event& e, const typename Event::stream_type& s) {
+    { e.wait_on_native(s.native()) } -> std::same_as<Error>;
+  }
+[[nodiscard]] Error order_consumer(const Event& ready, std::int64_t stream) noexcept {
+  using Native = decltype(std::declval<const typename Event::stream_type&>().native());
+  if (stream == 0 || stream < -1) return make_error(Errc::invalid_argument, "a DLPack stream number that stands for no stream");
+  if (ready.ready()) return ready.wait();
+  if (stream == -1) return {};
+  return ready.wait_on_native(reinterpret_cast<Native>(static_cast<std::uintptr_t>(stream)));
 }
 
 }  // namespace holdfast::dlpack
