@@ -157,6 +157,24 @@ TEST_CASE("probe: under seccomp without memfd_create, or without executable page
   }));
 }
 
+TEST_CASE("probe: without a descriptor left a file is out of reach, anonymous code runs, and files work again later (cases/11)") {
+  check_child_status(run_child([] {
+    rlimit before{};
+    if (getrlimit(RLIMIT_NOFILE, &before) != 0) return 77;
+    const rlimit none{0, before.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &none) != 0) return 77;
+    for (int turn = 0; turn < 2; ++turn) {
+      const Result<ChildMapper> named = make_mapper<ChildCalls>({.mode = MapMode::dual_memfd});
+      if (named.ok() || status_kind(named.error()) != StatusKind::resource_exhausted || named.error().native != EMFILE) return 1;
+    }
+    const JitCapabilities found = probe_code_memory<ChildCalls>();
+    if (found.backing.mode != MapMode::mprotect_anon || found.attempts[1].error.native != EMFILE) return 2;
+    if (setrlimit(RLIMIT_NOFILE, &before) != 0) return 3;
+    Result<ChildMapper> again = make_mapper<ChildCalls>({.mode = MapMode::dual_memfd});
+    return again.ok() && round_trip(*again, 42) == 42 ? 0 : 4;
+  }));
+}
+
 TEST_CASE("probe: files of a noexec tmpfs are no code memory: the next way is taken") {
   check_child_status(run_child([] {
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||

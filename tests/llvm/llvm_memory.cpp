@@ -3,16 +3,22 @@
 
 #include <doctest/doctest.h>
 
+#include <llvm/AsmParser/Parser.h>
 #include <llvm/ExecutionEngine/JITSymbol.h>
+#include <llvm/ExecutionEngine/MCJIT.h>
 #include <llvm/ExecutionEngine/Orc/ExecutionUtils.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h>
 #include <llvm/ExecutionEngine/Orc/EPCEHFrameRegistrar.h>
+#include <llvm/ExecutionEngine/Orc/RTDyldObjectLinkingLayer.h>
 #include <llvm/ExecutionEngine/RuntimeDyld.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
 #include <llvm/Object/ELFObjectFile.h>
 #include <llvm/Object/SymbolSize.h>
 #include <llvm/Support/DynamicLibrary.h>
 #include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/SourceMgr.h>
 #include <llvm/Support/TargetSelect.h>
 
 #include <cerrno>
@@ -362,6 +368,50 @@ TEST_CASE("llvm_memory: JITLink links and runs the module in every mode; excepti
       CHECK(mapper.statistics().blocks == 0);
     }
     CHECK(CodeFootprint() == before);
+  }
+}
+
+TEST_CASE("llvm_memory: MCJIT and Orc's older layer run what they compile in code memory") {
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+  const char* text = "@n = global i32 40\ndefine i32 @answer() {\n %v = load i32, ptr @n\n %r = add i32 %v, 2\n ret i32 %r\n}\n";
+  for (const Backing way : ways) {
+    MemoryMapper mapper(way, MappingName::make("engine", "1"));
+    {
+      llvm::LLVMContext context;
+      llvm::SMDiagnostic problem;
+      auto memory = std::make_unique<LlvmSectionMemory<>>(mapper);
+      LlvmSectionMemory<>& seen = *memory;
+      const std::unique_ptr<llvm::ExecutionEngine> engine(llvm::EngineBuilder(llvm::parseAssemblyString(text, problem, context))
+                                                              .setEngineKind(llvm::EngineKind::JIT)
+                                                              .setMCJITMemoryManager(std::move(memory))
+                                                              .create());
+      REQUIRE(engine != nullptr);
+      engine->finalizeObject();
+      CHECK(seen.error().ok());
+      const std::uint64_t answer = engine->getFunctionAddress("answer");
+      CHECK(call(answer, 0) == 42);
+      CHECK(access_at(reinterpret_cast<const void*>(answer)).starts_with("r-x"));
+      CHECK(!any_writable_and_executable());
+    }
+    CHECK(mapper.statistics().blocks == 0);
+    {
+      auto context = std::make_unique<llvm::LLVMContext>();
+      llvm::SMDiagnostic problem;
+      auto module = llvm::parseAssemblyString(text, problem, *context);
+      auto jit = llvm::orc::LLJITBuilder()
+                     .setObjectLinkingLayerCreator([&](llvm::orc::ExecutionSession& session, const llvm::Triple&) {
+                       return std::make_unique<llvm::orc::RTDyldObjectLinkingLayer>(session, [&] { return std::make_unique<LlvmSectionMemory<>>(mapper); });
+                     })
+                     .create();
+      REQUIRE(!!jit);
+      REQUIRE(text_of((*jit)->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context)))).empty());
+      auto found = (*jit)->lookup("answer");
+      REQUIRE(!!found);
+      CHECK(call(found->getValue(), 0) == 42);
+      CHECK(!any_writable_and_executable());
+    }
+    CHECK(mapper.statistics().blocks == 0);
   }
 }
 

@@ -35,7 +35,7 @@ struct Placement {
   const void* near = nullptr;
 };
 
-/// What a mapper holds. Units: `blocks` and `failures` are counts; `held_since` is seconds of the monotonic clock.
+/// What a mapper holds. Units: `blocks` and `failures` are counts; `held_since` is seconds of the monotonic clock, plus 1.
 struct MapperStatistics {
   Bytes live = 0;
   Bytes peak = 0;
