@@ -141,7 +141,27 @@ TEST_CASE("memory_mapper: a fault at every call leaks nothing and leaves nothing
   call_log = {};
 }
 
+TEST_CASE("memory_mapper: a part that could not be committed is as before, and can be committed later") {
+  for (const Backing way : ways) {
+    if (way.file != CodeFile::memfd) continue;
+    call_log = {};
+    Mapper mapper(way);
+    Result<CodeBlock> block = mapper.reserve(4096);
+    REQUIRE(block.ok());
+    call_log.seal_error = EPERM;
+    CHECK(mapper.commit(*block).code == Errc::permission_denied);
+    CHECK(access_at(block->run) == "---p");
+    CHECK(block->write == nullptr);
+    CHECK(call_log.open.empty());
+    call_log = {};
+    CHECK(mapper.commit(*block).ok());
+    CHECK(mapper.seal(*block).ok());
+    mapper.release(*block);
+  }
+}
+
 TEST_CASE("memory_mapper: sizes that cannot be and the empty block; alignment above a page; a place near an address") {
+  const CodeFootprint before;
   MemoryMapper mapper({MapMode::mprotect_anon, CodeFile::none});
   CHECK(mapper.reserve(-1).error().code == Errc::invalid_argument);
   for (const Bytes size : {max_bytes, max_bytes - 4095, Bytes{1} << 62}) CHECK(status_kind(mapper.reserve(size).error()) == StatusKind::resource_exhausted);
@@ -167,6 +187,7 @@ TEST_CASE("memory_mapper: sizes that cannot be and the empty block; alignment ab
     mapper.release(*block);
   }
   CHECK(mapper.statistics().live == 0);
+  CHECK(CodeFootprint() == before);  // nothing of what alignment asked for beyond
 }
 
 TEST_CASE("memory_mapper: code is kept from forked children only on request") {
