@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -57,7 +58,15 @@ struct Arena {
   BfcHeap<AddressSource, Fit, Split> heap = std::move(*BfcHeap<AddressSource, Fit, Split>::make(AddressSource(addresses)));
 };
 
-void pair_floor(benchmark::State& state) { pair(state, SystemMemory{}); }
+struct Malloc {
+  static constexpr MemorySpace space = MemorySpace::host;
+  Result<Block> allocate(Bytes size, Alignment) noexcept {
+    return Block{static_cast<std::byte*>(std::malloc(static_cast<std::size_t>(size))), size};
+  }
+  void deallocate(Block block) noexcept { std::free(block.data); }
+};
+
+void pair_floor(benchmark::State& state) { pair(state, Malloc{}); }
 void pair_host_pool(benchmark::State& state) {
   static HostHeap heap = std::move(*HostHeap::make());
   pair(state, heap.pool());
@@ -72,7 +81,7 @@ BENCHMARK(pair_host_pool)->Name("HostPool/pair")->ArgName("bytes")->Arg(256)->Ar
 BENCHMARK(pair_bfc<BestFit>)->Name("BfcPool/pair/best_fit")->ArgName("bytes")->Arg(256)->Arg(65536)->Arg(16 << 20);
 BENCHMARK(pair_bfc<TwoLevelFit>)->Name("BfcPool/pair/two_level")->ArgName("bytes")->Arg(256)->Arg(65536)->Arg(16 << 20);
 
-void replace_floor(benchmark::State& state) { replace(state, SystemMemory{}); }
+void replace_floor(benchmark::State& state) { replace(state, Malloc{}); }
 void replace_host_pool(benchmark::State& state) {
   HostHeap heap = std::move(*HostHeap::make());
   replace(state, heap.pool());

@@ -323,7 +323,7 @@ TEST_CASE("bfc_model: stamped chunks under random frontiers never overlap, are s
       } else {
         const Bytes size = 1 + static_cast<Bytes>(random() % 20000);
         const std::uint64_t before = random() % 2 == 0 ? bfc_any_time : now - random() % 6;
-        const Result<Block> b = pool.allocate_freed_before(before, size, Alignment(1));
+        const Result<Block> b = pool.allocate_freed_before(before, size, Alignment(Bytes{1} << random() % 12));
         if (!b.ok()) continue;
         for (const Block& other : live) REQUIRE((other.data + other.size <= b->data || b->data + b->size <= other.data));
         for (Bytes at = 0; at < size; at += 256)

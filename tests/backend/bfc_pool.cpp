@@ -313,6 +313,9 @@ TEST_CASE("bfc_pool: the rest of a stamped chunk keeps its stamp and its turn") 
   CHECK(part.data == b.data);
   CHECK(other.data == b.data + 2048);
   a.pool.set_now(0);
+  for (const BfcChunkRecord& x : a.pool.snapshot().chunks)
+    if (!x.used()) CHECK(x.freed_at == (x.block.data < c.data ? 3 : 7));
+  CHECK(a.pool.snapshot().chunks.size() == 5);
   a.pool.set_safe_frontier(4);
   for (const BfcChunkRecord& x : a.pool.snapshot().chunks)
     if (!x.used()) CHECK(x.freed_at == (x.block.data < c.data ? 0 : 7));
@@ -412,6 +415,7 @@ TEST_CASE("bfc_pool: a two-ended pool asks for its limit, whole or not at all; i
   static_assert(tagging_backend<decltype(high)> && inspectable_backend<decltype(high)> && sizeof(high) == sizeof(void*));
   const Block b = *high.allocate(1000, Alignment(64));
   CHECK(offset_of(b) == 1_MiB - 1024);
+  CHECK(high.explain(1_MiB).reason == BfcReason::limit);
   high.deallocate(b);
   CHECK(a.pool.trim(0) == 1_MiB);
   CHECK(a.log.out.empty());
@@ -445,6 +449,10 @@ TEST_CASE("bfc_pool: a KeepLarge split spares a giant for the next one while the
   CHECK(cut_up.window_blocks == 6);  // the survivors
   CHECK(cut_up.window_live == 6 * 16_KiB);
 
+  Arena<BestFit, KeepLarge<>> small(1_GiB, 64_MiB);  // a region for small requests is one that they may cut
+  small.take(16_KiB);
+  small.take(5_MiB);
+  CHECK(small.log.asked == std::vector<Bytes>{4_MiB, 128_MiB});
   Arena<BestFit, KeepLarge<>> limited(16_MiB);  // a pool that cannot grow cuts what it would spare
   const Block g = limited.take(11_MiB);
   limited.pool.deallocate(g);

@@ -30,7 +30,8 @@ struct BfcEventType<Upstream> {
 /// A handle to a `BfcHeap`, which outlives it and every block. Blocks are multiples of 256 bytes inside and aligned to 256 at least.
 /// A request is served from the smallest free chunk that fits, the lowest among equals; freed chunks join their neighbours at
 /// once; a pool that finds nothing grows, joins, gives idle regions back, in this order, and never fails while a chunk fits.
-/// Threads: one at a time (`Locked`). Source: XLA's BFC allocator; with `DoublingGrowth` its decisions, else only more bounded.
+/// The default policies are the original's; `BoundedWaste` with `ExactGrowth` reserves less on every program measured.
+/// Threads: one at a time (`Locked`). Source: XLA's BFC allocator; with `DoublingGrowth` its decisions to the last call.
 template <memory_backend Upstream, class Fit = BestFit, class Split = BfcSplit, class Growth = BoundedGrowth,
           memory_backend Meta = SystemMemory>
 class BfcPool : public detail::BfcEventType<Upstream> {
@@ -128,6 +129,9 @@ class BfcUpperEnd : public Pool {
   explicit BfcUpperEnd(Pool pool) noexcept : Pool(pool) {}
   [[nodiscard]] Result<Block> allocate(Bytes size, Alignment alignment, Tag tag = {}) noexcept {
     return Pool::allocate(size, alignment, BfcEnd::upper, tag);
+  }
+  [[nodiscard]] BfcExplanation explain(Bytes size, Alignment alignment = Alignment(1)) const {
+    return Pool::explain(size, alignment, BfcEnd::upper);
   }
 };
 

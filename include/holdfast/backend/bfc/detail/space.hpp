@@ -79,8 +79,7 @@ class BfcSpace {
   void join_stamped(const BfcRequest& request) noexcept {
     for (std::uint32_t c = oldest_; c != 0;) {
       std::uint32_t after = chunks_[c].queue.newer;
-      while (after != 0 && (after == chunks_[c].next || after == chunks_[c].prev) && chunks_[after].owner == chunks_[c].owner)
-        after = chunks_[after].queue.newer;
+      if (after != 0 && after == chunks_[c].next && chunks_[after].owner == chunks_[c].owner) after = chunks_[after].queue.newer;
       holes(chunks_[c].owner).erase(chunks_.all(), c);
       if (request.fits(chunks_[join(c, true)])) return;
       c = after;
