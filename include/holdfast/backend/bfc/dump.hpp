@@ -12,13 +12,6 @@
 
 namespace holdfast {
 
-/// The bin of a free chunk in reports: 0 below 512 bytes, one more for each doubling, 20 from 256 MiB on.
-[[nodiscard]] constexpr int bfc_bin(Bytes size) noexcept {
-  int bin = 0;
-  while (bin < 20 && size >= Bytes{512} << bin) ++bin;
-  return bin;
-}
-
 namespace detail {
 
 /// Text with numbers in the forms of the dump; keeps the sink's first failure.
@@ -75,23 +68,10 @@ class BfcText {
 };
 
 template <sink S>
-void bfc_bins(BfcText<S>& text, const BfcSnapshot& s, Bytes rounded) noexcept {
-  struct Bin {
-    std::int64_t chunks = 0, used = 0;
-    Bytes size = 0, in_use = 0, requested = 0;
-  };
-  Bin bins[21];
-  for (const BfcChunkRecord& c : s.chunks) {
-    Bin& b = bins[bfc_bin(c.block.size)];
-    ++b.chunks;
-    b.size += c.block.size;
-    if (!c.used()) continue;
-    ++b.used;
-    b.in_use += c.block.size;
-    b.requested += c.requested;
-  }
+void bfc_write_bins(BfcText<S>& text, const BfcSnapshot& s, Bytes rounded) noexcept {
+  const auto bins = bfc_bins(s);
   for (int i = 0; i < 21; ++i) {
-    const Bin& b = bins[i];
+    const BfcBin& b = bins[static_cast<std::size_t>(i)];
     text << "Bin (" << (Bytes{256} << i) << "): \tTotal Chunks: " << b.chunks << ", Chunks in use: " << b.used << ". ";
     text.size(b.size) << " allocated for chunks. ";
     text.size(b.in_use) << " in use in bin. ";
@@ -116,7 +96,7 @@ void bfc_bins(BfcText<S>& text, const BfcSnapshot& s, Bytes rounded) noexcept {
 }
 
 template <sink S>
-void bfc_regions(BfcText<S>& text, const BfcSnapshot& s) noexcept {
+void bfc_write_regions(BfcText<S>& text, const BfcSnapshot& s) noexcept {
   for (std::size_t i = 0; i < s.chunks.size(); ++i) {
     const BfcChunkRecord& c = s.chunks[i];
     const bool first = i == 0 || s.chunks[i - 1].region != c.region;
@@ -190,8 +170,8 @@ Error write_bfc_dump(S& out, const BfcSnapshot& s, Bytes size, Alignment alignme
          << ". The caller indicates that this is not a failure, but this may mean that there could be performance gains if more "
             "memory were available.";
   text << "\nBFCAllocator dump for " << s.options.name << "\n";
-  detail::bfc_bins(text, s, why.rounded);
-  detail::bfc_regions(text, s);
+  detail::bfc_write_bins(text, s, why.rounded);
+  detail::bfc_write_regions(text, s);
   text << "Allocator memory summary: rounded request ";
   text.size(why.rounded) << ", total free in pool ";
   text.size(why.free) << ", largest free chunk usable by " << end_name << " end ";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -34,7 +35,32 @@ struct BfcSnapshot {
   std::vector<BfcChunkRecord> chunks;  ///< by address; they tile the regions
 };
 
+/// The bin of a chunk in reports: 0 below 512 bytes, one more for each doubling, 20 from 256 MiB on.
+[[nodiscard]] constexpr int bfc_bin(Bytes size) noexcept {
+  int bin = 0;
+  while (bin < 20 && size >= Bytes{512} << bin) ++bin;
+  return bin;
+}
+
 namespace detail {
+
+struct BfcBin {
+  std::int64_t chunks = 0, used = 0;
+  Bytes size = 0, in_use = 0, requested = 0;
+};
+[[nodiscard]] inline std::array<BfcBin, 21> bfc_bins(const BfcSnapshot& s) noexcept {
+  std::array<BfcBin, 21> bins;
+  for (const BfcChunkRecord& c : s.chunks) {
+    BfcBin& b = bins[static_cast<std::size_t>(bfc_bin(c.block.size))];
+    ++b.chunks;
+    b.size += c.block.size;
+    if (!c.used()) continue;
+    ++b.used;
+    b.in_use += c.block.size;
+    b.requested += c.requested;
+  }
+  return bins;
+}
 
 template <class Core>
 [[nodiscard]] BfcSnapshot bfc_snapshot(const Core& core) {
