@@ -229,38 +229,44 @@ TEST_CASE("host_pool: a small block does not swallow a large free one (cases/08 
   for (const Block& x : kept) pool.deallocate(x);
 }
 
-TEST_CASE("host_pool: neighbours are joined when that spares new memory") {
-  HostHeap heap = std::move(*HostHeap::make());
-  HostPool pool = heap.pool();
-  std::vector<Block> parts;
-  for (int i = 0; i < 64; ++i) parts.push_back(*pool.allocate(1_MiB, Alignment(64)));
-  for (const Block& x : parts) pool.deallocate(x);
-  const Block whole = *pool.allocate(64_MiB, Alignment(64));
-  CHECK(pool.statistics().peak_reserved == 64_MiB);
-  pool.deallocate(whole);
+TEST_CASE("host_pool: neighbours are joined when that spares new memory, whatever the size they were kept for") {
+  for (const Bytes part : {4_KiB, 64_KiB, 68_KiB, 1_MiB}) {
+    CAPTURE(part);
+    HostHeap heap = std::move(*HostHeap::make());
+    HostPool pool = heap.pool();
+    std::vector<Block> parts;
+    for (Bytes i = 0; i < 32_MiB / part; ++i) parts.push_back(*pool.allocate(part, Alignment(64)));
+    for (const Block& x : parts) pool.deallocate(x);
+    const Block whole = *pool.allocate(32_MiB / part * part, Alignment(64));
+    CHECK(pool.statistics().peak_reserved == whole.size);
+    pool.deallocate(whole);
+  }
 }
 
 TEST_CASE("host_pool: a limit is kept, is over_budget with both numbers, and free memory elsewhere makes room under it") {
-  HostPoolOptions options;
-  options.limit = 8_MiB;
-  HostHeap heap = std::move(*HostHeap::make(options));
-  HostPool pool = heap.pool();
-  const Error e = pool.allocate(8_MiB + 1, Alignment(64)).error();
-  CHECK(e.code == Errc::over_budget);
-  CHECK(status_kind(e) == StatusKind::resource_exhausted);
-  CHECK(e.requested == 8_MiB + 1);
-  CHECK(e.available == 8_MiB);
-  CHECK(sentence(e) == "The host pool's limit is reached (requested 8388609, available 8388608)");
-  Block a = *pool.allocate(3_MiB, Alignment(64)), b = *pool.allocate(2_MiB, Alignment(64)), c = *pool.allocate(3_MiB, Alignment(64));
-  CHECK(pool.allocate(1, Alignment(64)).error().code == Errc::over_budget);
-  pool.deallocate(a);
-  pool.deallocate(c);
-  Result<Block> d = pool.allocate(6_MiB, Alignment(64));  // the free 6 MiB are in two pieces: pages move, addresses do not matter
-  REQUIRE(d.ok());
-  CHECK(pool.statistics().reserved <= 8_MiB);
-  CHECK(pool.statistics().peak_reserved <= 8_MiB);
-  pool.deallocate(*d);
-  pool.deallocate(b);
+  for (const Bytes region : {16_GiB, 2_MiB}) {
+    HostPoolOptions options;
+    options.limit = 8_MiB;
+    options.region_size = region;
+    HostHeap heap = std::move(*HostHeap::make(options));
+    HostPool pool = heap.pool();
+    const Error e = pool.allocate(8_MiB + 1, Alignment(64)).error();
+    CHECK(e.code == Errc::over_budget);
+    CHECK(status_kind(e) == StatusKind::resource_exhausted);
+    CHECK(e.requested == 8_MiB + 1);
+    CHECK(e.available == 8_MiB);
+    CHECK(sentence(e) == "The host pool's limit is reached (requested 8388609, available 8388608)");
+    Block a = *pool.allocate(3_MiB, Alignment(64)), b = *pool.allocate(2_MiB, Alignment(64)), c = *pool.allocate(3_MiB, Alignment(64));
+    CHECK(pool.allocate(1, Alignment(64)).error().code == Errc::over_budget);
+    pool.deallocate(a);
+    pool.deallocate(c);
+    Result<Block> d = pool.allocate(6_MiB, Alignment(64));  // the free 6 MiB are in two pieces: pages move, addresses do not matter
+    REQUIRE(d.ok());
+    CHECK(pool.statistics().reserved <= 8_MiB);
+    CHECK(pool.statistics().peak_reserved <= 8_MiB);
+    pool.deallocate(*d);
+    pool.deallocate(b);
+  }
 }
 
 TEST_CASE("host_pool: growth stops at what the control group or the system has left, and the error names it (backends.md 1.4)") {
@@ -295,6 +301,14 @@ TEST_CASE("host_pool: growth stops at what the control group or the system has l
     CHECK(pool.statistics().reserved == 0);
     meter.room = {-1, LimitSource::system};
     CHECK(pool.allocate(1, Alignment(64)).error().available == 0);
+    meter.room = {10_MiB, LimitSource::system};
+    const Block most = *pool.allocate(10_MiB - 512_KiB, Alignment(64));
+    meter.room = {0, LimitSource::system};
+    const Block rest = *pool.allocate(512_KiB, Alignment(64));  // what was promised
+    CHECK(pool.allocate(4_KiB, Alignment(64)).error().available == 0);
+    pool.deallocate(most);
+    pool.deallocate(rest);
+    pool.trim(0);
     meter.room = {};
     const Block c = *pool.allocate(1_GiB, Alignment(64));
     const long before = meter.asked;
