@@ -91,10 +91,10 @@ class BasicCudaEvent {
     if (cell_ == nullptr) return {};
     return cell_->state != nullptr ? cell_->state->wait(*cell_, deadline) : cell_->done.wait(deadline);
   }
-  /// Queues a node, which runs as the class says; false: it is ready, run it yourself.
+  /// Queues a node, which runs as the class says; false: it is ready, run it yourself. Asks the driver first.
   /// Stream: has a stream of the context call the host when it is done, which wakes those that wait.
   [[nodiscard]] bool then(Continuation& node) const noexcept {
-    if (cell_ == nullptr || cell_->finished()) return false;
+    if (ready()) return false;
     cell_->retain();  // the node may end whoever owns this handle
     const BasicCudaEvent self(cell_);
     if (!self.cell_->done.then(node)) return false;

@@ -110,9 +110,10 @@ class BasicCudaPoolMemory : public detail::CudaCopies<BasicCudaPoolMemory<Driver
   detail::CudaPoolState<Driver>* pool_ = nullptr;
 };
 
-/// A pool of the driver's with one owner. Destroyed, it is gone for the host at once, for the device when its last block is.
+/// A pool of the driver's with one owner. Destroyed, it is gone for the host, for the device when its last block is.
 ///
-/// Threads: as a value. The context must outlive it.
+/// Destroying it waits for the events that have continuations: some may give blocks back. Threads: as a value. The context
+/// must outlive it.
 template <cuda_driver Driver>
 class BasicCudaPool {
  public:
@@ -125,7 +126,9 @@ class BasicCudaPool {
     return *this;
   }
   ~BasicCudaPool() {
-    if (state_ != nullptr) state_->state.note(state_->state.call(cuda_call::MemPoolDestroy{}, state_->pool));
+    if (state_ == nullptr) return;
+    state_->state.finish_watched();
+    state_->state.note(state_->state.call(cuda_call::MemPoolDestroy{}, state_->pool));
   }
 
   /// Makes a pool on the context's device. Errors: invalid_argument (negative sizes), the driver's own; out_of_memory.

@@ -31,6 +31,7 @@ class CudaVmmState {
 
   CudaVmmState(CudaState<Driver>& s, const CudaVmmOptions& o, Bytes g) noexcept : state(s), options_(o), granularity_(g) {}
   ~CudaVmmState() {
+    state.finish_watched();  // continuations may give blocks back
     for (Record& r : stale_.span()) {
       static_cast<void>(r.freed.wait());
       destroy(r);

@@ -90,11 +90,7 @@ class CudaState {
   CudaState(Driver d, CUdevice dev, CUcontext c) noexcept : driver(std::move(d)), device(dev), context(c) {}
   CudaState(CudaState&&) = delete;
   ~CudaState() {
-    while (Cell* cell = first_watched()) {
-      end(*cell, inside(cuda_call::EventSynchronize{}, cell->handle));
-      cell->drop();
-      run_completions();
-    }
+    finish_watched();
     if (wake_ != nullptr) insist(cuda_call::StreamSynchronize{}, wake_);  // its host functions call this object
     destroy(wake_);
     for (const OwnStream& own : copies_) destroy(own.stream);
@@ -265,6 +261,14 @@ class CudaState {
     }
     if (any) wake();
     return any;
+  }
+  // Waits for all watched events: what their continuations give back, they can give back after it no more.
+  void finish_watched() noexcept {
+    while (Cell* cell = first_watched()) {
+      end(*cell, inside(cuda_call::EventSynchronize{}, cell->handle));
+      cell->drop();
+      run_completions();
+    }
   }
   // Lets threads that wait here look again.
   void wake() noexcept {
