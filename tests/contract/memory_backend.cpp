@@ -27,8 +27,8 @@
 #define MEMORY_BACKENDS                                                                             \
   EmptyMemory, SystemMemory, HostPool, SimulatedDevice, RaceCheckedDevice, Free,                    \
       Layered<Limited>, Layered<Locked<>>, Layered<Retrying<WaitForMemory<>>>,                      \
-      Layered<Guarded<>>, Starved, Deep, Pins, PinnedPool, JitMemory,                               \
-      BfcPool<SystemMemory>, LowerEnd, UpperEnd
+      Layered<Guarded<>>, Starved, Deep, Pins, PinnedPool, JitMemory, BfcPool<SystemMemory>,        \
+      LowerEnd, UpperEnd, #ifndef MEMORY_BACKENDS  EmptyMemory, RaceCheckedDevice #endif
 
 using namespace holdfast;
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contract of memory backends, for every source of CUDA memory on the double.
+#include <memory>
+#include <utility>
+
+#include "double/cuda_world.hpp"
+#include "holdfast/backend/cuda/device_memory.hpp"
+#include "holdfast/backend/cuda/host_memory.hpp"
+#include "holdfast/backend/cuda/pool_memory.hpp"
+#include "holdfast/backend/cuda/vmm_memory.hpp"
+
+namespace holdfast::testing {
+
+/// A source that brings its world along, so that it can be made from nothing.
+template <class Memory>
+struct OnDouble : Memory {
+  struct World : CudaWorld {
+    BasicCudaPool<DoubleDriver> pool = std::move(*BasicCudaPool<DoubleDriver>::make(*context));
+    BasicCudaVmm<DoubleDriver> vmm = std::move(*BasicCudaVmm<DoubleDriver>::make(*context));
+  };
+  OnDouble() : OnDouble(std::make_shared<World>()) {}
+  explicit OnDouble(std::shared_ptr<World> w) : Memory(of(*w)), world(std::move(w)) {}
+  static Memory of(World& w) {
+    if constexpr (std::is_same_v<Memory, BasicCudaPoolMemory<DoubleDriver>>) return w.pool.memory();
+    else if constexpr (std::is_same_v<Memory, BasicCudaVmmMemory<DoubleDriver>>) return w.vmm.memory();
+    else return Memory(*w.context);
+  }
+  std::shared_ptr<World> world;
+};
+using ContractPool = OnDouble<BasicCudaPoolMemory<DoubleDriver>>;
+using ContractVmm = OnDouble<BasicCudaVmmMemory<DoubleDriver>>;
+using ContractDevice = OnDouble<BasicCudaDeviceMemory<DoubleDriver>>;
+using ContractHost = OnDouble<BasicCudaHostMemory<DoubleDriver>>;
+using ContractManaged = OnDouble<BasicCudaManagedMemory<DoubleDriver>>;
+
+}  // namespace holdfast::testing
+
+#define MEMORY_BACKENDS                                                                                              \
+  holdfast::testing::ContractPool, holdfast::testing::ContractVmm, holdfast::testing::ContractDevice,                 \
+      holdfast::testing::ContractHost, holdfast::testing::ContractManaged
+#include "../contract/memory_backend.cpp"
