@@ -11,7 +11,9 @@ TESTS = {
     'model': ['model/explorer.cpp', 'model/hold.cpp'], 'mevent': ['model/explorer.cpp', 'model/event.cpp'],
     'mbuf': ['model/explorer.cpp', 'model/buffer.cpp'], 'mstr': ['model/explorer.cpp', 'model/striped_hold.cpp'],
     'tb': ['buffer/tracked_buffer.cpp'], 'raw': ['buffer/raw_buffer.cpp'], 'rules': ['hold/hold_rules.cpp'],
-    'launch': ['buffer/launch.cpp'],
+    'launch': ['buffer/launch.cpp'], 'mslot': ['model/explorer.cpp', 'model/slot_list.cpp'], 'slots': ['backend/slot_pool.cpp'],
+    'layers': ['fault/layers.cpp'], 'limit': ['backend/limited.cpp'], 'retry': ['backend/retrying.cpp'], 'guard': ['backend/guarded.cpp'],
+    'aligned': ['backend/aligned.cpp'], 'pinned': ['backend/pinned_pool.cpp'], 'later': ['backend/deferred.cpp'],
 }
 # (what is broken, header, text, replacement, the tests that must fail)
 MUTANTS = [
@@ -45,6 +47,26 @@ MUTANTS = [
 ('the lock does not acquire','hold/shared_hold.hpp',"word_.fetch_or(HoldState::locked, std::memory_order_acquire)","word_.fetch_or(HoldState::locked, std::memory_order_relaxed)",'model'),
 ('a promise counts alone beside handles','event/host_event.hpp',"if (refs_.load(std::memory_order_acquire) == 1) refs_.store(2","if (refs_.load(std::memory_order_acquire) <= 2) refs_.store(2",'mevent'),
 ('clash test skipped','buffer/launch.hpp',"  if (clashing != nullptr) {","  if (false) {",'launch'),
+('the slot list has no tag','backend/host/detail/slot_list.hpp',"((before >> 32) + 1) << 32","(before >> 32) << 32",'mslot'),
+('a slot goes out without acquire','backend/host/detail/slot_list.hpp',"want, std::memory_order_acquire, std::memory_order_acquire)) return i;","want, std::memory_order_relaxed, std::memory_order_relaxed)) return i;",'mslot'),
+('a slot comes back without release','backend/host/detail/slot_list.hpp',"std::memory_order_acq_rel, std::memory_order_relaxed)) return closed_of","std::memory_order_acquire, std::memory_order_relaxed)) return closed_of",'mslot'),
+('a closed pool is destroyed by its owner too','backend/host/detail/slot_list.hpp',"return out_of(h) == 0;\n  }\n  /// How","return true;\n  }\n  /// How",'mslot'),
+('any generation releases','backend/host/detail/slot_core.hpp',"std::uint64_t g = id.generation;","std::uint64_t g = r.generation.load(relaxed);",'slots'),
+('a waiter is passed over','backend/host/detail/slot_core.hpp',"if constexpr (waits) woken = waiters_.pop();","",'slots'),
+('the last waiter first','backend/host/detail/slot_waiters.hpp',"Waiter* w = first_;","Waiter* w = last_;",'slots'),
+('poison is not looked at','backend/host/detail/slot_core.hpp',"if (!poisoned(taken.data))","if (false)",'slots'),
+('a limit forgets a refused request','backend/layer/limited.hpp',"        limit_->give(size);\n      return block;","        static_cast<void>(0);\n      return block;",'layers'),
+('a limit by addition','backend/layer/limited.hpp',"live > limit || size > limit - live","static_cast<std::uint64_t>(live) + static_cast<std::uint64_t>(size) > static_cast<std::uint64_t>(limit) + 1",'limit'),
+('the peak counts refused requests','backend/layer/limited.hpp',"if (block.ok())\n        limit_->confirm();","limit_->confirm();\n      if (block.ok())\n        static_cast<void>(0);",'limit'),
+('the source gets the unrounded size back','backend/layer/aligned.hpp',"{block.data, align_up(block.size, N)}","block",'aligned'),
+('a release before the wait is missed','backend/layer/retrying.hpp',"      return request.seen = now, true;  // at once","      return request.seen = now + 1, true;  // at once",'retry'),
+('two dumps','backend/layer/retrying.hpp',"if constexpr (requires { handler.on_give_up(request); }) handler.on_give_up(request);","if constexpr (requires { handler.on_give_up(request); }) handler.on_give_up(request), handler.on_give_up(request);",'retry'),
+('no look at quarantine when it goes','backend/layer/guarded.hpp',"      inspect(*r);\n      const Record gone","      const Record gone",'guard'),
+('no zone behind','backend/layer/guarded.hpp',"look(r, r.data + r.size, options_.zone, zone_byte, GuardFaultKind::overrun)","0u",'guard'),
+('the hole of a table is not filled','backend/layer/detail/guard_table.hpp',">= ((i - hole) & mask_)","> mask_",'guard'),
+('a cached block of any alignment','backend/host/detail/pinned_core.hpp',"cache_[i].size == whole && number(cache_[i].data) % static_cast<std::uintptr_t>(alignment) == 0","cache_[i].size == whole",'pinned'),
+('the reserve is locked too','backend/host/detail/pinned_core.hpp',"room.bytes - options_.reserve","room.bytes",'pinned'),
+('what is pending is released','backend/layer/deferred.hpp',"if (!n->event.ready()) {","if (false) {",'later'),
 ]
 
 

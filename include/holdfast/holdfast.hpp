@@ -35,6 +35,7 @@
 #include "holdfast/backend/jit/symbol_writer.hpp"
 #include "holdfast/backend/jit/system_calls.hpp"
 #include "holdfast/backend/layer/aligned.hpp"
+#include "holdfast/backend/layer/deferred.hpp"
 #include "holdfast/backend/layer/guarded.hpp"
 #include "holdfast/backend/layer/limited.hpp"
 #include "holdfast/backend/layer/locked.hpp"

@@ -12,6 +12,7 @@
 
 #include "holdfast/backend/layer/aligned.hpp"
 #include "holdfast/backend/layer/limited.hpp"
+#include "holdfast/backend/layer/observed.hpp"
 #include "holdfast/backend/simulated/machine.hpp"
 #include "holdfast/backend/stack.hpp"
 #include "support/death.hpp"
@@ -192,6 +193,70 @@ TEST_CASE("cases/26 row 9: a double free is an error that names the block, and t
   TextSink out;
   CHECK(write_fault(out, faults[0]).ok());
   CHECK(out.text == "released twice: a block of 500 bytes, allocation 1 \"t2\" 4");
+}
+
+// The trace's rows are text for a table; here they are calls. Where a size is left out (row 6), the guard knows it.
+TEST_CASE("cases/26: of the trace the source sees true sizes only, double and unknown frees change nothing, and the figures are the case's") {
+  std::vector<GuardFault> faults;
+  StrictLog log;
+  Bytes freed = 0;
+  struct Frees {  // what reaches the source
+    Bytes* last;
+    void on_allocate(Block, Tag) noexcept {}
+    void on_deallocate(Block b) noexcept { *last = b.size; }
+    void on_hold(HoldKind, int) noexcept {}
+    void on_failure(const Error&) noexcept {}
+  } frees{&freed};
+  using Below = Stack<StrictMemory, Observed<Frees>>;
+  GuardOptions options;
+  options.quarantine = 100'000;
+  Guard<Below, Collect> guard(options, Collect{&faults});
+  auto memory = make_stack<Stack<StrictMemory, Observed<Frees>, Guarded<Collect>>>(StrictMemory(log), frees, guard);
+  Bytes in_use = 0, peak = 0;
+  const auto take = [&](Bytes size, std::uint64_t row) {
+    in_use += size;
+    peak = std::max(peak, in_use);
+    return *memory.allocate(size, Alignment(16), Tag{"row", row});
+  };
+  const auto give = [&](Block block) {
+    const std::size_t live = guard.live();
+    memory.deallocate(block);
+    if (guard.live() != live) in_use -= block.size;
+  };
+  const Block w = take(1000, 1), t1 = take(500, 2);
+  give(t1);
+  CHECK(in_use == 1000);
+  const Block t2 = take(500, 4), t3 = take(700, 5);
+  CHECK(in_use == 2200);
+  in_use -= 700;
+  memory.deallocate({t3.data, 0});  // row 6
+  REQUIRE(faults.size() == 1);
+  check(faults[0], GuardFaultKind::wrong_size, t3, 0, 0);
+  guard.flush();
+  CHECK(freed == 700 + 2 * 64);
+  const Block g = take(200, 7);
+  give(t2);
+  CHECK(in_use == 1200);
+  give(t2);  // row 9
+  REQUIRE(faults.size() == 2);
+  check(faults[1], GuardFaultKind::double_free, t2, 0, 0);
+  CHECK(faults[1].tag.number == 4);
+  std::byte ghost[64];
+  give({ghost, 64});  // row 10
+  CHECK(faults.back().kind == GuardFaultKind::unknown_block);
+  CHECK(in_use == 1200);
+  const Block t4 = take(300, 11);
+  CHECK(in_use == 1500);
+  const Block t5 = take(300, 13), t6 = take(300, 15);
+  CHECK(in_use == 2100);
+  give(w);
+  CHECK(in_use == 1100);
+  CHECK(peak == 2200);
+  CHECK(guard.live() == 4);
+  for (const Block& b : {g, t4, t5, t6}) give(b);
+  guard.flush();
+  CHECK(log.live.empty());
+  CHECK(log.wrong == 0);
 }
 
 TEST_CASE("guarded: the sentences of the faults") {

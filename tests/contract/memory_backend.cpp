@@ -15,6 +15,7 @@
 #include "holdfast/backend/jit/jit_memory.hpp"
 #include "holdfast/backend/jit/probe.hpp"
 #include "holdfast/backend/layer/aligned.hpp"
+#include "holdfast/backend/layer/deferred.hpp"
 #include "holdfast/backend/layer/guarded.hpp"
 #include "holdfast/backend/layer/limited.hpp"
 #include "holdfast/backend/layer/locked.hpp"
@@ -22,6 +23,7 @@
 #include "holdfast/backend/layer/retrying.hpp"
 #include "holdfast/backend/simulated/race_checked.hpp"
 #include "holdfast/backend/stack.hpp"
+#include "holdfast/event/host_event.hpp"
 
 // What every memory backend promises. A source with its own set-up specialises `Make`; a new backend adds itself to the list.
 #define MEMORY_BACKENDS                                                                             \
@@ -29,6 +31,8 @@
       Layered<Limited>, Layered<Locked<>>, Layered<Retrying<WaitForMemory<>>>,                      \
       Layered<Guarded<>>, Starved, Deep, Pins, PinnedPool, JitMemory, BfcPool<SystemMemory>,        \
       LowerEnd, UpperEnd, #ifndef MEMORY_BACKENDS  EmptyMemory, RaceCheckedDevice #endif
+      Layered<Guarded<>>, Starved, Deep, Pins, PinnedPool, JitMemory,                               \
+      BfcPool<SystemMemory>, LowerEnd, UpperEnd, Layered<Deferred<HostEvent>>
 
 using namespace holdfast;
 
