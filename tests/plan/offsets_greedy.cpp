@@ -275,6 +275,22 @@ TEST_CASE("offsets_greedy: many blocks, long lives and gaps are placed as the ru
   }
 }
 
+TEST_CASE("offsets_greedy: offsets that fit 32 bits at first, but not to the end, are the same as in small") {
+  int outgrown = 0;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    CAPTURE(seed);
+    testing::OwnedProblem p = testing::random_problem(seed, 400, 0);
+    for (LiveRange& r : p.ranges) r.alignment = 1;
+    const Planned small = solve(p.ranges, p.groups, GreedyPlanner{});
+    const Bytes scale = (Bytes{1} << 32) / small.plan.peak + 1;
+    if (small.plan.lower_bound * scale < Bytes{1} << 32) ++outgrown;
+    for (LiveRange& r : p.ranges) r.size *= scale;
+    const Planned large = solve(p.ranges, p.groups, GreedyPlanner{});
+    for (std::uint32_t g = 0; g < p.groups; ++g) REQUIRE(large.offsets[g] == scale * small.offsets[g]);
+  }
+  CHECK(outgrown > 0);
+}
+
 TEST_CASE("offsets_greedy: however few ends of ranges a bucket of time has, the same gaps are found") {
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     CAPTURE(seed);
