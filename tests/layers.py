@@ -41,7 +41,7 @@ OUTSIDE = [
     (re.compile(r"(numa|numaif|hwloc)\.h"), re.compile(r"backend/host/numa\.hpp$")),
     (re.compile(r"mpi\.h"), re.compile(r"collective/mpi_channel\.hpp$")),
     (re.compile(r"[a-z0-9_]+$"), re.compile(r"")),  # the standard library
-    (re.compile(r"(sys/|linux/|asm/|(unistd|fcntl|pthread|sched|errno|poll|signal|dlfcn|link|time)\.h$)"),
+    (re.compile(r"(sys/|linux/|asm/|(unistd|fcntl|pthread|sched|errno|poll|signal|dlfcn|link|time|unwind)\.h$)"),
      re.compile(r"(?!(%s)/)" % "|".join(sorted(PLAN_SIDE)))),  # the operating system: run side only
     (re.compile(r""), re.compile(r"(?!)")),
 ]

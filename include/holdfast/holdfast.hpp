@@ -197,3 +197,5 @@
 #include "holdfast/trace/memory_log.hpp"
 #include "holdfast/trace/recorder.hpp"
 #include "holdfast/trace/replay.hpp"
+#include "holdfast/trace/stack_source.hpp"
+#include "holdfast/trace/stack_table.hpp"

@@ -9,6 +9,7 @@
 
 #include "holdfast/concepts/sink.hpp"
 #include "holdfast/trace/checkpoint.hpp"
+#include "holdfast/trace/detail/report_text.hpp"
 #include "holdfast/trace/growth.hpp"
 #include "holdfast/trace/live_set.hpp"
 
@@ -55,39 +56,13 @@ template <memory_backend Backend>
 
 namespace detail {
 
-/// Writes parts until the sink fails.
 template <sink S>
-struct LeakText {
-  S& out;
-  Error failure{};
-
-  LeakText& operator<<(std::string_view text) noexcept {
-    if (failure.ok()) failure = out.write(text);
-    return *this;
-  }
-  LeakText& operator<<(std::int64_t n) noexcept {
-    if (failure.ok()) failure = write_number(out, n);
-    return *this;
-  }
-  /// A number with up to two decimals.
-  LeakText& operator<<(double value) noexcept {
-    const bool negative = value < 0;
-    const auto hundredths = static_cast<std::int64_t>((negative ? -value : value) * 100 + 0.5);
-    *this << (negative ? "-" : "") << hundredths / 100;
-    if (hundredths % 100 != 0) {
-      const char digits[] = {'.', static_cast<char>('0' + hundredths / 10 % 10),
-                             static_cast<char>('0' + hundredths % 10)};
-      *this << std::string_view(digits, hundredths % 10 != 0 ? 3 : 2);
-    }
-    return *this;
-  }
-  LeakText& operator<<(const LiveGroupKey& key) noexcept {
-    *this << "tag " << (key.tag.name != nullptr ? std::string_view(key.tag.name) : "none");
-    if (key.tag.number != 0) *this << " " << static_cast<std::int64_t>(key.tag.number);
-    if (key.stack != no_id<StackId>) *this << ", stack " << std::int64_t{index_of(key.stack)};
-    return *this;
-  }
-};
+ReportText<S>& operator<<(ReportText<S>& text, const LiveGroupKey& key) noexcept {
+  text << "tag " << (key.tag.name != nullptr ? std::string_view(key.tag.name) : "none");
+  if (key.tag.number != 0) text << " " << static_cast<std::int64_t>(key.tag.number);
+  if (key.stack != no_id<StackId>) text << ", stack " << std::int64_t{index_of(key.stack)};
+  return text;
+}
 
 }  // namespace detail
 
@@ -106,7 +81,7 @@ Error write_leaks(const Checkpoint<Backend>& now, const GrowthWatch<Watched>& wa
     sum.bytes[v] += g.bytes;
   });
   if (summary != nullptr) *summary = sum;
-  detail::LeakText<S> text{out};
+  detail::ReportText<S> text{out};
   for (const LeakVerdict v :
        {LeakVerdict::leaked, LeakVerdict::suspicious, LeakVerdict::alive, LeakVerdict::expected}) {
     const auto k = static_cast<std::size_t>(v);
@@ -148,7 +123,7 @@ Error write_fault(const LiveFault& fault, S& out) noexcept {
   static constexpr std::string_view words[] = {"released twice", "released but not allocated here",
                                                "released with another size than it has",
                                                "allocated while it is live"};
-  detail::LeakText<S> text{out};
+  detail::ReportText<S> text{out};
   text << "event " << static_cast<std::int64_t>(fault.event) << ": a block of " << fault.given.size
        << " bytes is " << words[static_cast<std::size_t>(fault.kind)];
   if (fault.kind != LiveFault::Kind::foreign) {

@@ -15,11 +15,9 @@
 #include "holdfast/concepts/sink.hpp"
 #include "holdfast/core/hash.hpp"
 #include "holdfast/trace/detail/hash_table.hpp"
+#include "holdfast/trace/stack_source.hpp"
 
 namespace holdfast {
-
-/// One call stack of a `StackTable`; `no_id<StackId>` where none was taken.
-enum class StackId : std::uint32_t {};
 
 /// What is known of a block: of a live one, and for a while of one that was released.
 struct LiveBlock {
@@ -72,14 +70,18 @@ struct LiveSetOptions {
 /// A released block is remembered until its address is used again, or until an eighth of the
 /// table's capacity in events has passed. Memory comes from a backend that the set does not itself
 /// observe; where that has no more, blocks go unrecorded and are counted, and then an unknown
-/// pointer is no longer called foreign; nor is it with sampling. Threads: any, one at a time behind
-/// `Lock`. Cost: one look-up; below 50 ns.
-template <memory_backend Backend, lock Lock = WordLock, clock Clock = MonotonicClock>
+/// pointer is no longer called foreign; nor is it with sampling. `Stacks` is asked for each block
+/// that is recorded. Threads: any, one at a time behind `Lock`. Cost: one look-up; below 50 ns
+/// without stacks where the table stays in the cache.
+template <memory_backend Backend, lock Lock = WordLock, clock Clock = MonotonicClock,
+          stack_source Stacks = NoStacks>
 class LiveSet {
  public:
-  explicit LiveSet(Backend backend, LiveSetOptions options = {}, Clock clock = {}) noexcept
+  explicit LiveSet(Backend backend, LiveSetOptions options = {}, Clock clock = {},
+                   Stacks stacks = {}) noexcept
       : table_(std::move(backend)),
         clock_(clock),
+        stacks_(stacks),
         sample_mean_(options.sample_mean),
         random_(options.seed) {
     if (sample_mean_ > 0) until_sample_ = draw();
@@ -109,6 +111,7 @@ class LiveSet {
       if (LiveBlock* const old = table_.find(b); old != nullptr) forget(old);
       return {};
     }
+    if (stack == no_id<StackId>) b.stack = stacks_.take();
     Error e;
     LiveBlock* place = table_.find(b);
     if (place != nullptr && place->released == 0) {
@@ -254,6 +257,7 @@ class LiveSet {
   mutable Lock lock_;
   detail::HashTable<LiveBlock, Backend> table_;
   HOLDFAST_NO_UNIQUE_ADDRESS Clock clock_;
+  HOLDFAST_NO_UNIQUE_ADDRESS Stacks stacks_;
   std::uint64_t events_ = 0;
   Bytes bytes_ = 0;
   std::int64_t blocks_ = 0;

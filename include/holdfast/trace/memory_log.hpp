@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "holdfast/concepts/sink.hpp"
@@ -14,6 +15,7 @@
 #include "holdfast/core/result.hpp"
 #include "holdfast/core/types.hpp"
 #include "holdfast/core/units.hpp"
+#include "holdfast/trace/detail/report_text.hpp"
 #include "holdfast/trace/recorder.hpp"
 
 namespace holdfast {
@@ -275,45 +277,29 @@ class LogReader {
 
 namespace detail {
 
-/// Writes the cells of a row until the sink fails.
+/// Writes rows of cells to a sink until that fails.
 template <sink S>
 struct LogRow {
-  S& out;
+  ReportText<S> text;
   bool begun = false;
-  Error failure{};
 
-  void text(std::string_view part) noexcept {
-    if (failure.ok()) failure = out.write(part);
+  /// Begins a cell.
+  ReportText<S>& cell() noexcept {
+    if (std::exchange(begun, true)) text << ",";
+    return text;
   }
-  void cell(std::string_view part) noexcept {
-    if (begun) text(",");
-    begun = true;
-    text(part);
-  }
-  void end() noexcept { text("\n"), begun = false; }
-  void number(std::int64_t n) noexcept {
-    cell("");
-    if (failure.ok()) failure = write_number(out, n);
-  }
-  void hex(std::uint64_t n) noexcept {
-    char digits[18];
-    std::size_t at = sizeof digits;
-    do digits[--at] = "0123456789abcdef"[n % 16];
-    while ((n /= 16) != 0);
-    digits[--at] = 'x', digits[--at] = '0';
-    cell({digits + at, sizeof digits - at});
-  }
+  void end() noexcept { text << "\n", begun = false; }
   /// A name in quotes; those of its own are doubled, what would break the line becomes a space.
   void quoted(std::string_view name) noexcept {
-    cell("\"");
+    cell() << "\"";
     while (!name.empty()) {
       std::size_t n = 0;
       while (n < name.size() && name[n] != '"' && static_cast<unsigned char>(name[n]) >= 0x20) ++n;
-      text(name.substr(0, n));
-      if (n < name.size()) text(name[n] == '"' ? "\"\"" : " ");
+      text << name.substr(0, n);
+      if (n < name.size()) text << (name[n] == '"' ? "\"\"" : " ");
       name.remove_prefix(std::min(n + 1, name.size()));
     }
-    text("\"");
+    text << "\"";
   }
 };
 
@@ -328,18 +314,18 @@ template <sync Sync, clock Clock, sink S>
 Error write_memory_log(const BasicRecorder<Sync, Clock>& recorder, S& out) noexcept {
   static constexpr std::string_view ops[] = {"allocate", "deallocate", "failure", "hold"};
   static constexpr std::string_view holds[] = {"usage", "external", "donation"};
-  detail::LogRow<S> row{out};
-  row.text("event,time,thread,step,op,pointer,size,tag,number\n");
+  detail::LogRow<S> row{{out}};
+  row.text << "event,time,thread,step,op,pointer,size,tag,number\n";
   const auto write = [&](const Record& r, std::string_view op, Bytes size, std::string_view name) {
-    row.number(static_cast<std::int64_t>(r.id));
-    row.number(r.time);
-    row.hex(r.thread);
-    row.number(r.step);
-    row.cell(op);
-    row.hex(reinterpret_cast<std::uintptr_t>(r.block.data));
-    row.number(size);
+    row.cell() << static_cast<std::int64_t>(r.id);
+    row.cell() << r.time;
+    row.cell().hex(r.thread);
+    row.cell() << std::int64_t{r.step};
+    row.cell() << op;
+    row.cell().hex(reinterpret_cast<std::uintptr_t>(r.block.data));
+    row.cell() << size;
     row.quoted(name);
-    row.hex(r.tag.number);
+    row.cell().hex(r.tag.number);
     row.end();
   };
   if (const std::uint64_t lost = recorder.lost(); lost != 0)
@@ -355,7 +341,7 @@ Error write_memory_log(const BasicRecorder<Sync, Clock>& recorder, S& out) noexc
         return write(r, op, r.block.size, r.tag.name != nullptr ? r.tag.name : "");
     }
   });
-  return row.failure;
+  return row.text.failure;
 }
 
 }  // namespace holdfast
