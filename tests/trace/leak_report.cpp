@@ -59,14 +59,15 @@ TEST_CASE(
   LeakSummary sum;
   const Watch none;
   const Point point = std::move(*Point::take(set));
-  CHECK(report(point, none, {.expected = stays, .owners_gone = true}, &sum) ==
-        "leaked: 300 bytes in 1 groups\n"
-        "expected: 5000 bytes in 1 groups\n"
-        "expected: 5000 bytes in 1 blocks of 5000 bytes, tag static table, since step 0 (event 6)\n"
-        "leaked: 300 bytes in 1 blocks of 300 bytes, tag c 9, since step 0 (event 3)\n");
+  CHECK(
+      report(point, none, {.expected = stays, .owners_gone = true}, &sum) ==
+      "leaked: 300 bytes in 1 group\n"
+      "expected: 5000 bytes in 1 group\n"
+      "leaked: 300 bytes in 1 block of 300 bytes, tag c 9, since step 0 (event 3)\n"
+      "expected: 5000 bytes in 1 block of 5000 bytes, tag static table, since step 0 (event 6)\n");
   CHECK(sum.count(LeakVerdict::leaked) == 1);
   // On demand, while owners live, it is no leak yet.
-  CHECK(has(report(point, none, {.expected = stays}), "still alive: 300 bytes in 1 blocks"));
+  CHECK(has(report(point, none, {.expected = stays}), "still alive: 300 bytes in 1 block of"));
   set.on_deallocate(at(3, 300));
   CHECK(report(*Point::take(set), none, {.expected = stays, .owners_gone = true}, &sum)
             .find("leaked") == std::string::npos);
@@ -81,7 +82,7 @@ TEST_CASE("leak_report: rows go by bytes, and what is not written is counted") {
   const std::string text = report(*Point::take(set), Watch{}, {.rows = 3});
   CHECK(std::count(text.begin(), text.end(), '\n') == 5);
   CHECK(has(text,
-            "bytes, tag none 77, since step 0 (event 31)\nstill alive: 10 bytes in 1 blocks of 10 "
+            "bytes, tag none 77, since step 0 (event 31)\nstill alive: 10 bytes in 1 block of 10 "
             "bytes, tag none 1, "));
   CHECK(has(text, "tag none 2, since"));
   CHECK(has(text, "28 groups more\n"));
@@ -177,9 +178,9 @@ TEST_CASE("leak_report: case 26, sizes of zero, double releases and steady growt
       CHECK(sum.count(LeakVerdict::suspicious) == 1);
       CHECK(has(text,
                 "suspicious: 900 bytes in 3 blocks of 300 bytes, tag none, since step 0 (event "
-                "11): grows by 300 bytes and 1 blocks a step\n"));
-      CHECK(has(text, "still alive: 200 bytes in 1 blocks of 200 bytes"));
-      CHECK(has(text, "still alive: 1000 bytes in 1 blocks of 1000 bytes"));
+                "11): grows by 300 bytes in 1 block a step\n"));
+      CHECK(has(text, "still alive: 200 bytes in 1 block of 200 bytes"));
+      CHECK(has(text, "still alive: 1000 bytes in 1 block of 1000 bytes"));
     }
   }
   CHECK(run.provider ==

@@ -15,10 +15,10 @@
 
 namespace holdfast {
 
-/// What a live group is held to be.
+/// What a live group is held to be, the worst last.
 enum class LeakVerdict : std::uint8_t {
-  alive,       ///< live, and its owner may be as well
   expected,    ///< live for ever by its owner's word
+  alive,       ///< live, and its owner may be as well
   suspicious,  ///< grows steadily
   leaked,      ///< live, and its owner is gone
 };
@@ -28,7 +28,7 @@ struct LeakRules {
   std::span<const std::string_view> expected = {};  ///< names of tags that may stay for ever
   bool owners_gone = false;  ///< at the end: whatever is live and not expected is leaked
   GrowthRules growth = {};
-  std::size_t rows = 20;  ///< groups that are written out, most bytes first
+  std::size_t rows = 20;  ///< groups that are written out
 };
 
 /// Groups and bytes by verdict.
@@ -66,31 +66,34 @@ ReportText<S>& operator<<(ReportText<S>& text, const LiveGroupKey& key) noexcept
 
 }  // namespace detail
 
-/// Writes what is live, judged, most bytes first: on demand or at the end.
+/// Writes what is live, judged, the worst first and of these most bytes: on demand or at the end.
 ///
 /// A line a group: verdict, bytes, blocks, sizes, tag, stack, age, and what it grows by. Errors:
 /// the sink's. Cost: rows times groups; it allocates nothing.
 template <memory_backend Backend, memory_backend Watched, sink S>
 Error write_leaks(const Checkpoint<Backend>& now, const GrowthWatch<Watched>& watch,
                   const LeakRules& rules, S& out, LeakSummary* summary = nullptr) noexcept {
-  static constexpr std::string_view words[] = {"still alive", "expected", "suspicious", "leaked"};
+  static constexpr std::string_view words[] = {"expected", "still alive", "suspicious", "leaked"};
+  const auto verdict = [&](const LiveGroup& g) {
+    return leak_verdict(g, now.step(), watch, rules);
+  };
   LeakSummary sum;
   now.visit([&](const LiveGroup& g) {
-    const auto v = static_cast<std::size_t>(leak_verdict(g, now.step(), watch, rules));
+    const auto v = static_cast<std::size_t>(verdict(g));
     ++sum.groups[v];
     sum.bytes[v] += g.bytes;
   });
   if (summary != nullptr) *summary = sum;
   detail::ReportText<S> text{out};
-  for (const LeakVerdict v :
-       {LeakVerdict::leaked, LeakVerdict::suspicious, LeakVerdict::alive, LeakVerdict::expected}) {
-    const auto k = static_cast<std::size_t>(v);
-    if (sum.groups[k] != 0)
-      text << words[k] << ": " << sum.bytes[k] << " bytes in "
-           << static_cast<std::int64_t>(sum.groups[k]) << " groups\n";
-  }
-  // The next row is the largest that comes after the last one; equal ones go by their first event.
-  const auto before = [](const LiveGroup& a, const LiveGroup& b) {
+  for (std::size_t v = sum.groups.size(); v-- > 0;)
+    if (const std::size_t n = sum.groups[v]; n != 0)
+      text << words[v] << ": " << sum.bytes[v] << " bytes in " << static_cast<std::int64_t>(n)
+           << (n == 1 ? " group\n" : " groups\n");
+  // The next row is the first that comes after the last one; equal ones go by their first event.
+  const auto before = [&](const LiveGroup& a, const LiveGroup& b) {
+    const LeakVerdict va = verdict(a);
+    const LeakVerdict vb = verdict(b);
+    if (va != vb) return va > vb;
     return a.bytes != b.bytes ? a.bytes > b.bytes : a.first < b.first;
   };
   LiveGroup last;
@@ -99,21 +102,22 @@ Error write_leaks(const Checkpoint<Backend>& now, const GrowthWatch<Watched>& wa
     now.visit([&](const LiveGroup& g) {
       if ((row == 0 || before(last, g)) && (!next.is_used() || before(g, next))) next = g;
     });
-    if (!next.is_used()) break;
     last = next;
-    const LeakVerdict v = leak_verdict(next, now.step(), watch, rules);
+    const LeakVerdict v = verdict(next);
     text << words[static_cast<std::size_t>(v)] << ": " << next.bytes << " bytes in " << next.blocks
-         << " blocks of " << next.smallest;
+         << (next.blocks == 1 ? " block of " : " blocks of ") << next.smallest;
     if (next.largest != next.smallest) text << " to " << next.largest;
     text << " bytes, " << next.key << ", since step " << std::int64_t{next.first_step} << " (event "
          << static_cast<std::int64_t>(next.first) << ")";
     if (const Growth* const g = watch.find(next.key); v == LeakVerdict::suspicious && g != nullptr)
-      text << ": grows by " << g->bytes.slope() << " bytes and " << g->blocks.slope()
-           << " blocks a step";
+      text << ": grows by " << g->bytes.slope() << " bytes in " << g->blocks.slope()
+           << (g->blocks.slope() == 1 ? " block a step" : " blocks a step");
     text << "\n";
   }
-  if (now.count() > rules.rows)
-    text << static_cast<std::int64_t>(now.count() - rules.rows) << " groups more\n";
+  if (now.count() > rules.rows) {
+    const std::size_t n = now.count() - rules.rows;
+    text << static_cast<std::int64_t>(n) << (n == 1 ? " group more\n" : " groups more\n");
+  }
   return text.failure;
 }
 
