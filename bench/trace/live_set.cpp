@@ -3,6 +3,7 @@
 // Asked: below 50 ns without stacks.
 #include "holdfast/trace/live_set.hpp"
 
+#include <array>
 #include <cstddef>
 #include <mutex>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include <benchmark/benchmark.h>
 
 #include "holdfast/backend/host/system_memory.hpp"
+#include "holdfast/trace/stack_table.hpp"
 
 namespace {
 
@@ -83,5 +85,31 @@ BENCHMARK(live_set_pair<WordLock, MonotonicClock, 1 << 16>)
     ->ArgName("live")
     ->Arg(1 << 10)
     ->Arg(1 << 18);
+
+// Two threads, each with blocks of its own: what the one lock costs when they meet.
+void live_set_threads(benchmark::State& state) {
+  static LiveSet<SystemMemory> set(SystemMemory{});
+  const auto base = (static_cast<std::size_t>(state.thread_index()) + 1) << 20;
+  for (std::size_t i = 0; auto _ : state) {
+    const Block b = block(base + i % 1024);
+    set.on_allocate(b, {"bench", 0});
+    set.on_deallocate(b);
+    ++i;
+  }
+  state.SetItemsProcessed(2 * state.iterations());
+}
+BENCHMARK(live_set_threads)->Name("LiveSet/pair_shared")->Threads(1)->Threads(2)->UseRealTime();
+
+void capture(benchmark::State& state) {
+  std::array<const void*, 48> frames;
+  for (auto _ : state) benchmark::DoNotOptimize(capture_stack(frames));
+}
+BENCHMARK(capture)->Name("floor/unwind");
+
+void take_stack(benchmark::State& state) {
+  StackTable<SystemMemory> table;
+  for (auto _ : state) benchmark::DoNotOptimize(table.take());
+}
+BENCHMARK(take_stack)->Name("StackTable/take");
 
 }  // namespace
