@@ -69,6 +69,29 @@ TEST_CASE("jit_memory: a slice is written at its own place; code is copied from 
   // What is left goes with the heap.
 }
 
+TEST_CASE("jit_memory: blocks go back in any order, and what is left goes with the heap") {
+  MemoryMapper mapper(ways[0]);
+  {
+    JitHeap heap(mapper);
+    JitMemory memory = heap.memory();
+    std::vector<Block> blocks;
+    for (int i = 0; i < 40; ++i) blocks.push_back(*memory.allocate(1 + i * 500, Alignment(64)));
+    for (std::size_t i = 0; i < 40; i += 3) memory.deallocate(blocks[i]);
+    for (std::size_t i = 0; i < 40; ++i) {
+      if (i % 3 == 0) continue;
+      const auto value = static_cast<std::uint32_t>(i);
+      CHECK(memory.copy_in(blocks[i], 0, std::vector<std::byte>(1)).ok());
+      if (blocks[i].size < 100) continue;
+      CHECK(memory.copy_in(blocks[i], entry, return_constant(value)).ok());
+      REQUIRE(memory.seal(blocks[i]).ok());
+      CHECK(call_at(blocks[i].data + entry) == static_cast<int>(value));
+    }
+    CHECK(mapper.statistics().blocks == 26);
+  }
+  CHECK(mapper.statistics().blocks == 0);
+  CHECK(mapper.statistics().live == 0);
+}
+
 TEST_CASE("jit_memory: a fault at every call leaks nothing") {
   using Mapper = BasicMemoryMapper<FaultyCalls>;
   for (const Backing way : ways) {
