@@ -141,6 +141,20 @@ TEST_CASE("memory_mapper: a fault at every call leaks nothing and leaves nothing
   call_log = {};
 }
 
+TEST_CASE("memory_mapper: anonymous code has its name in the map list, where the kernel names anonymous pages") {
+  MemoryMapper mapper({MapMode::mprotect_anon, CodeFile::none}, MappingName::make("anonymous[0]", "7"));
+  Result<CodeBlock> block = mapper.reserve(2 * 4096);
+  REQUIRE(block.ok());
+  const bool named = SystemCalls::name_pages(block->run, 4096, "jit:other") == 0;
+  CHECK(SystemCalls::name_pages(block->run, 4096, mapper.name().anonymous().c_str()) == (named ? 0 : EINVAL));
+  REQUIRE(mapper.commit(*block).ok());
+  if (named) CHECK(name_at(block->run + 4096) == "[anon:jit:anonymous_0_:7]");
+  REQUIRE(mapper.seal(*block).ok());
+  if (named) CHECK(name_at(block->run + 4096) == "[anon:jit:anonymous_0_:7]");
+  else skip_case("the kernel does not name anonymous pages");
+  mapper.release(*block);
+}
+
 TEST_CASE("memory_mapper: a part that could not be committed is as before, and can be committed later") {
   for (const Backing way : ways) {
     if (way.file != CodeFile::memfd) continue;

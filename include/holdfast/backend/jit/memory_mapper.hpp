@@ -97,6 +97,7 @@ class BasicMemoryMapper {
       if (const int failed = trim(at, wide, rounded, alignment, block.run); failed != 0)
         return fail(detail::jit_error(detail::JitCall::unmap, failed), size);
     }
+    static_cast<void>(Calls::name_pages(block.run, bytes(rounded), anonymous_name_.c_str()));  // only a name; parts keep it
     const Bytes live = live_.fetch_add(rounded, std::memory_order_relaxed) + rounded;
     for (Bytes seen = peak_.load(std::memory_order_relaxed); seen < live && !peak_.compare_exchange_weak(seen, live);) {}
     if (blocks_.fetch_add(1, std::memory_order_relaxed) == 0) held_since_.store(seconds(), std::memory_order_relaxed);
@@ -112,7 +113,6 @@ class BasicMemoryMapper {
     if (!code || backing_.file == CodeFile::none) {
       if (const int failed = Calls::protect(part.run, bytes(part.size), PROT_READ | PROT_WRITE); failed != 0)
         return fail(detail::jit_error(detail::JitCall::protect, failed), part.size);
-      static_cast<void>(Calls::name_pages(part.run, bytes(part.size), anonymous_name_.c_str()));  // only a name
       part.write = part.run;
     } else if (Error e = commit_file(part); !e.ok()) {
       return fail(e, part.size);
