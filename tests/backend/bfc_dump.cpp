@@ -7,7 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "holdfast/backend/layer/locked.hpp"
+#include "holdfast/backend/layer/retrying.hpp"
+#include "holdfast/backend/stack.hpp"
 #include "support/bfc_fakes.hpp"
+#include "support/fake_clock.hpp"
 
 using namespace holdfast;
 using namespace holdfast::literals;
@@ -55,6 +59,12 @@ TEST_CASE("bfc_dump: a picture of 100 characters shows what is asked for, wasted
   auto pool_of_huge = huge.pool();
   REQUIRE(pool_of_huge.allocate(Bytes{1} << 59, Alignment(1)).ok());
   CHECK(occupancy(pool_of_huge.snapshot()) == std::string(25, '*') + std::string(75, '_'));
+}
+
+TEST_CASE("bfc_dump: a chunk's bin is the doublings of 256 bytes, 20 at most (BF1)") {
+  const std::pair<Bytes, std::size_t> table[] = {{1, 0},    {256, 0},      {511, 0},      {512, 1},
+                                                 {1023, 1}, {128_MiB, 19}, {256_MiB, 20}, {1_GiB, 20}};
+  for (const auto& [size, bin] : table) CHECK(free_size_bin(size) == bin);
 }
 
 TEST_CASE("bfc_dump: sizes have one decimal in KiB and two above, halves to the even digit") {
@@ -110,6 +120,43 @@ TEST_CASE("bfc_dump: the text of a failed request, line for line") {
         "LargestFreeBlock:                 2048\n" + occupancy(pool.snapshot()) + "\n");
   pool.deallocate(a);
   pool.deallocate(c);
+}
+
+// Over a pool, under a lock: what is waited for arrives, or one dump says why not.
+TEST_CASE("bfc_dump: BF14: a request of a locked pool waits for a release, and leaves one dump when none comes in 10 s") {
+  struct Dump {
+    BfcPool<FakeMemory> pool;
+    WordLock* lock;
+    std::vector<std::string>* dumps;
+    void operator()(const OutOfMemory& request) const noexcept {
+      LockGuard guard(*lock);
+      Text out;
+      CHECK(write_bfc_dump(out, pool.snapshot(), request.size, request.alignment, BfcEnd::lower, request.tag).ok());
+      dumps->push_back(out.text);
+    }
+  };
+  using Waiting = WaitForMemory<Dump, FakeClock>;
+  using Memory = Stack<BfcPool<FakeMemory>, Locked<>, Retrying<Waiting>>;
+  FakeLog log;
+  auto heap = std::move(*BfcHeap<FakeMemory>::make({&log}, {.limit = 4096, .region = 4096}));
+  FakeTime time;
+  const std::int64_t start = time.now;
+  WordLock lock;
+  std::vector<std::string> dumps;
+  Waiting wait(10'000 * millisecond, Dump{heap.pool(), &lock, &dumps}, FakeClock(time));
+  auto memory = make_stack<Memory>(heap.pool(), lock, wait);
+  const Block a = *memory.allocate(4096, Alignment(1));
+  time.at(start + 100 * millisecond, [&] { memory.deallocate(a); });
+  const Result<Block> b = memory.allocate(3000, Alignment(1));
+  REQUIRE(b.ok());
+  CHECK(time.now == start + 100 * millisecond);
+  CHECK(dumps.empty());
+  CHECK(memory.allocate(2000, Alignment(1), Tag{"dot.7"}).error().code == Errc::over_budget);
+  CHECK(time.now == start + 10'100 * millisecond);
+  REQUIRE(dumps.size() == 1);
+  CHECK(dumps[0].starts_with("Allocator (bfc) ran out of memory trying to allocate 2.0KiB (rounded to 2048) requested by op dot.7\n"));
+  memory.deallocate(*b);
+  CHECK(heap.pool().statistics().in_use == 0);
 }
 
 TEST_CASE("bfc_dump: an end, a stamp and a soft failure are named; the sink's failure is the answer") {

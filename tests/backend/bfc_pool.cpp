@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "holdfast/backend/bfc/dump.hpp"
 #include "holdfast/backend/simulated/machine.hpp"
 #include "support/bfc_fakes.hpp"
 #include "support/death.hpp"
@@ -58,12 +57,6 @@ Bytes take_from(A& a, BfcEnd end, Bytes size, Bytes alignment = 1) {
 constexpr auto lower = BfcEnd::lower, upper = BfcEnd::upper;
 
 }  // namespace
-
-TEST_CASE("bfc_pool: a chunk's bin in reports is the doublings of 256 bytes, 20 at most (BF1)") {
-  const std::pair<Bytes, int> table[] = {{1, 0},    {256, 0},      {511, 0},      {512, 1},
-                                         {1023, 1}, {128_MiB, 19}, {256_MiB, 20}, {1_GiB, 20}};
-  for (const auto& [size, bin] : table) CHECK(bfc_bin(size) == bin);
-}
 
 TEST_CASE("bfc_pool: the first request takes a region of the limit or 2 MiB and cuts what it needs (BF2, BF3)") {
   Arena<> a(1_MiB);

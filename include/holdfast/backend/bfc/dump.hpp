@@ -77,17 +77,17 @@ void bfc_write_bins(BfcText<S>& text, const BfcSnapshot& s, Bytes rounded) noexc
     text.size(b.in_use) << " in use in bin. ";
     text.size(b.requested) << " client-requested in use in bin.\n";
   }
-  const int wanted = bfc_bin(rounded);
+  const std::size_t wanted = free_size_bin(rounded);
   text << "Bin for ";
   text.size(rounded) << " was ";
   text.size(Bytes{256} << wanted) << ", Chunk State: \n";
   const auto chunk = [&](const BfcChunkRecord& c) {
     text << "  Size: ";
     text.size(c.block.size) << " | Requested Size: ";
-    text.size(c.requested) << " | in_use: " << (c.used() ? 1 : 0) << " | bin_num: " << (c.used() ? -1 : bfc_bin(c.block.size));
+    text.size(c.requested) << " | in_use: " << (c.used() ? 1 : 0) << " | bin_num: " << (c.used() ? -1 : static_cast<std::int64_t>(free_size_bin(c.block.size)));
   };
   for (std::size_t i = 0; i < s.chunks.size(); ++i) {
-    if (s.chunks[i].used() || bfc_bin(s.chunks[i].block.size) != wanted) continue;
+    if (s.chunks[i].used() || free_size_bin(s.chunks[i].block.size) != wanted) continue;
     chunk(s.chunks[i]);
     if (i > 0 && s.chunks[i - 1].region == s.chunks[i].region) text << ", prev: ", chunk(s.chunks[i - 1]);
     if (i + 1 < s.chunks.size() && s.chunks[i + 1].region == s.chunks[i].region) text << ", next: ", chunk(s.chunks[i + 1]);

@@ -33,7 +33,7 @@ namespace holdfast {
     part.number(1, static_cast<std::int64_t>(detail::bfc_address(c.block.data)));
     part.number(2, c.block.size);
     part.number(3, c.requested);
-    part.number(4, c.used() ? -1 : bfc_bin(c.block.size));
+    part.number(4, c.used() ? -1 : static_cast<std::int64_t>(free_size_bin(c.block.size)));
     part.text(5, c.tag.name != nullptr ? std::string_view(c.tag.name) : std::string_view());
     part.number(6, static_cast<std::int64_t>(c.freed_at));
     part.number(7, static_cast<std::int64_t>(c.id));

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "holdfast/core/units.hpp"
+#include "holdfast/trace/fragmentation.hpp"
 
 namespace holdfast {
 
@@ -33,14 +34,9 @@ struct BfcStatistics {
   Bytes largest_free = 0;
 
   /// The share of the free bytes outside the largest free chunk; 0 when nothing is free. Units: 0 to 1.
-  [[nodiscard]] double external_fragmentation() const noexcept { return share(free - largest_free, free); }
+  [[nodiscard]] double external_fragmentation() const noexcept { return holdfast::external_fragmentation(largest_free, free); }
   /// The share of the bytes in use that nobody asked for; 0 when none is. Units: 0 to 1.
-  [[nodiscard]] double internal_fragmentation() const noexcept { return share(in_use - requested, in_use); }
-
- private:
-  [[nodiscard]] static double share(Bytes part, Bytes all) noexcept {
-    return all == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(all);
-  }
+  [[nodiscard]] double internal_fragmentation() const noexcept { return share_of(in_use - requested, in_use); }
 };
 
 }  // namespace holdfast

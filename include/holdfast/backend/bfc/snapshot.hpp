@@ -7,6 +7,7 @@
 
 #include "holdfast/backend/bfc/detail/chunk.hpp"
 #include "holdfast/backend/bfc/options.hpp"
+#include "holdfast/trace/fragmentation.hpp"
 
 namespace holdfast {
 
@@ -35,13 +36,6 @@ struct BfcSnapshot {
   std::vector<BfcChunkRecord> chunks;  ///< by address; they tile the regions
 };
 
-/// The bin of a chunk in reports: 0 below 512 bytes, one more for each doubling, 20 from 256 MiB on.
-[[nodiscard]] constexpr int bfc_bin(Bytes size) noexcept {
-  int bin = 0;
-  while (bin < 20 && size >= Bytes{512} << bin) ++bin;
-  return bin;
-}
-
 namespace detail {
 
 struct BfcBin {
@@ -51,7 +45,7 @@ struct BfcBin {
 [[nodiscard]] inline std::array<BfcBin, 21> bfc_bins(const BfcSnapshot& s) noexcept {
   std::array<BfcBin, 21> bins;
   for (const BfcChunkRecord& c : s.chunks) {
-    BfcBin& b = bins[static_cast<std::size_t>(bfc_bin(c.block.size))];
+    BfcBin& b = bins[free_size_bin(c.block.size)];
     ++b.chunks;
     b.size += c.block.size;
     if (!c.used()) continue;
