@@ -7,6 +7,7 @@
 #include "holdfast/backend/bfc/explain.hpp"
 #include "holdfast/backend/bfc/json.hpp"
 #include "holdfast/backend/bfc/memory_dump.hpp"
+#include "holdfast/backend/bfc/moves.hpp"
 #include "holdfast/backend/bfc/options.hpp"
 #include "holdfast/backend/bfc/policies.hpp"
 #include "holdfast/backend/bfc/replay.hpp"

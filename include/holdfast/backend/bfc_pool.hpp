@@ -61,6 +61,14 @@ class BfcPool : public detail::BfcEventType<Upstream> {
     return core_->allocate(size, alignment, BfcEnd::lower, tag, freed_before);
   }
 
+  /// Gives the block at a place that is free: where `plan_bfc_moves` would have one moved.
+  ///
+  /// Errors: invalid_argument (no size, a misaligned place), wrong_state (not free, not in one hole, in the gap), out_of_memory (`Meta`).
+  /// Cost: linear in the chunks.
+  [[nodiscard]] Result<Block> allocate_at(Block place, Alignment alignment = Alignment(1), Tag tag = {}) noexcept {
+    return core_->allocate_at(place, alignment, tag);
+  }
+
   /// Takes back a block that `allocate` gave; anything else but the empty block is a broken precondition.
   void deallocate(Block block) noexcept {
     const Error e = core_->deallocate(block);

@@ -44,37 +44,50 @@ struct BfcExplanation {
 
 namespace detail {
 
-// The hole that costs the fewest live bytes; of these the largest, then the lowest.
-inline void bfc_find_window(const BfcSnapshot& s, const BfcRequest& wanted, BfcExplanation& e) noexcept {
+/// A run of chunks that would hold a request, were none in use: the shortest that ends there, and the free chunks beside it.
+struct BfcWindow {
+  std::size_t begin, end;  ///< its chunks, half-open
+  Block hole;
+  Bytes live;  ///< bytes of chunks in use
+  std::uint32_t blocks;
+};
+
+// Calls `visitor(window)` for windows among which is one of the fewest live bytes.
+template <class Visitor>
+void bfc_each_window(const BfcSnapshot& s, const BfcRequest& wanted, Visitor visitor) {
   const auto& all = s.chunks;
-  Bytes live = 0, best_live = 0;
+  const auto stop = [&](std::size_t i) { return all[i].block.data + all[i].block.size; };
+  Bytes live = 0;
   std::uint32_t blocks = 0;
-  const std::byte* counted = nullptr;
   for (std::size_t first = 0, last = 0; last < all.size(); ++last) {
     if (last > 0 && all[last].region != all[last - 1].region) first = last, live = 0, blocks = 0;
     if (all[last].used()) live += all[last].block.size, ++blocks;
-    const auto holds = [&](std::size_t from) {
-      return wanted.fits(all[from].block.data, all[last].block.data + all[last].block.size - all[from].block.data);
-    };
+    const auto holds = [&](std::size_t from) { return wanted.fits(all[from].block.data, stop(last) - all[from].block.data); };
     if (!holds(first)) continue;
     for (; first < last && holds(first + 1); ++first)
       if (all[first].used()) live -= all[first].block.size, --blocks;
-    std::size_t begin = first, end = last;  // with the free chunks beside it
+    std::size_t begin = first, end = last + 1;
     while (begin > 0 && !all[begin - 1].used() && all[begin - 1].region == all[first].region) --begin;
-    while (end + 1 < all.size() && !all[end + 1].used() && all[end + 1].region == all[first].region) ++end;
-    const Block hole{all[begin].block.data, all[end].block.data + all[end].block.size - all[begin].block.data};
-    if (e.window.size == 0 || live < best_live || (live == best_live && hole.size > e.window.size)) {
-      e.window = hole;
-      e.window_blocks = blocks;
-      e.window_choices = 0;
-      best_live = live;
-    }
-    if (live == best_live && hole.size == e.window.size && (e.window_choices == 0 || hole.data != counted)) {
-      ++e.window_choices;
-      counted = hole.data;
-    }
+    while (end < all.size() && !all[end].used() && all[end].region == all[first].region) ++end;
+    visitor(BfcWindow{begin, end, {all[begin].block.data, stop(end - 1) - all[begin].block.data}, live, blocks});
   }
-  e.window_live = best_live;
+}
+
+// The hole that costs the fewest live bytes; of these the largest, then the lowest.
+inline void bfc_find_window(const BfcSnapshot& s, const BfcRequest& wanted, BfcExplanation& e) noexcept {
+  const std::byte* counted = nullptr;
+  bfc_each_window(s, wanted, [&](const BfcWindow& w) {
+    if (e.window.size == 0 || w.live < e.window_live || (w.live == e.window_live && w.hole.size > e.window.size)) {
+      e.window = w.hole;
+      e.window_live = w.live;
+      e.window_blocks = w.blocks;
+      e.window_choices = 0;
+    }
+    if (w.live == e.window_live && w.hole.size == e.window.size && (e.window_choices == 0 || w.hole.data != counted)) {
+      ++e.window_choices;
+      counted = w.hole.data;
+    }
+  });
 }
 
 // The largest runs that are free: as they are, and with stamped chunks joined; and the bytes of idle regions.

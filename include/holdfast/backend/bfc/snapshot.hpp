@@ -19,6 +19,7 @@ struct BfcChunkRecord {
   std::uint64_t freed_at = 0;  ///< the stamp of its release; 0: none
   std::uint32_t region = 0;
   BfcEnd owner = BfcEnd::lower;
+  Alignment alignment;  ///< that was asked for, at least 256
   Tag tag;
 
   [[nodiscard]] bool used() const noexcept { return id != 0; }
@@ -63,7 +64,9 @@ template <class Core>
   s.regions.reserve(core.region_count());
   for (std::uint32_t r = 0; r < core.region_count(); ++r) s.regions.push_back({core.region(r).data, core.region(r).size});
   core.visit([&](std::uint32_t region, const BfcChunk& c) {
-    s.chunks.push_back({{c.data, c.size}, c.used() ? c.requested : 0, c.id, c.freed_at, region, c.owner, c.used() ? c.tag : Tag{}});
+    BfcChunkRecord record{{c.data, c.size}, 0, c.id, c.freed_at, region, c.owner, {}, {}};
+    if (c.used()) record.requested = c.requested, record.alignment = Alignment(Bytes{1} << c.alignment), record.tag = c.tag;
+    s.chunks.push_back(record);
   });
   return s;
 }

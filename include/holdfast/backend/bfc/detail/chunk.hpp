@@ -36,6 +36,7 @@ struct BfcChunk {
   std::uint32_t prev, next;   ///< by address, within the region; 0: none
   std::uint32_t left, right;  ///< the free index's
   BfcEnd owner;
+  std::uint8_t alignment;  ///< of the block in use, as a power of two
   Tag tag;
 
   [[nodiscard]] bool used() const noexcept { return id != 0; }

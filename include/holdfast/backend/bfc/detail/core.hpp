@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -72,20 +73,20 @@ class BfcCore {
       Errc why = Errc::over_budget;
       if ((c = place_hard(wanted, why)) == 0) return fail(wanted, why);
     }
-    BfcChunk& chunk = chunks()[c];
-    chunk.requested = size;
-    chunk.id = ++allocations_;
-    chunk.freed_at = 0;
-    chunk.tag = tag;
-    addresses_.insert(chunks(), c);
-    ++used_;
-    figures_.requested += size;
-    rounded_ += wanted.rounded;
-    figures_.in_use += chunk.size;
-    if (figures_.in_use > figures_.peak_in_use) figures_.peak_in_use = figures_.in_use;
-    if (figures_.requested > figures_.peak_requested) figures_.peak_requested = figures_.requested;
-    if (chunk.size > figures_.largest_allocation) figures_.largest_allocation = chunk.size;
-    return Block{chunk.data, size};
+    return hand_out(c, wanted.size, wanted.rounded, wanted.alignment, tag);
+  }
+  /// Gives the block of that place, which has to be free and in one hole.
+  Result<Block> allocate_at(Block place, Alignment alignment, Tag tag) noexcept {
+    const std::uint64_t align = static_cast<std::uint64_t>(std::max(alignment.value(), bfc_granule));
+    if (place.size <= 0 || place.size > max_bytes - bfc_granule || bfc_address(place.data) % align != 0)
+      return failure(Errc::invalid_argument, "no place of a block", place.size);
+    if (!chunks().reserve(meta_, 4) || !addresses_.reserve(meta_, chunks(), used_ + 1))
+      return failure(Errc::out_of_memory, "Out of memory for the tables of a pool", place.size);
+    const std::uint32_t c = chunk_at(place.data);
+    const Bytes rounded = (place.size + bfc_granule - 1) & -bfc_granule;
+    if (c == 0 || chunks()[c].used() || chunks()[c].owner == BfcEnd::gap || rounded > chunks()[c].end() - place.data)
+      return failure(Errc::wrong_state, "the place is not free", place.size);
+    return hand_out(space_.place_at(c, place.data, rounded), place.size, rounded, align, tag);
   }
   /// Takes a block back; anything else changes nothing.
   Error deallocate(Block block) noexcept {
@@ -165,6 +166,24 @@ class BfcCore {
   [[nodiscard]] const BfcChunks& chunks() const noexcept { return space_.chunks(); }
   [[nodiscard]] std::uint32_t first(std::uint32_t region) const noexcept { return chunks()[regions_[region].head].next; }
 
+  Block hand_out(std::uint32_t c, Bytes size, Bytes rounded, std::uint64_t alignment, Tag tag) noexcept {
+    BfcChunk& chunk = chunks()[c];
+    chunk.requested = size;
+    chunk.alignment = static_cast<std::uint8_t>(std::countr_zero(alignment));
+    chunk.id = ++allocations_;
+    chunk.freed_at = 0;
+    chunk.tag = tag;
+    addresses_.insert(chunks(), c);
+    ++used_;
+    figures_.requested += size;
+    rounded_ += rounded;
+    figures_.in_use += chunk.size;
+    if (figures_.in_use > figures_.peak_in_use) figures_.peak_in_use = figures_.in_use;
+    if (figures_.requested > figures_.peak_requested) figures_.peak_requested = figures_.requested;
+    if (chunk.size > figures_.largest_allocation) figures_.largest_allocation = chunk.size;
+    return {chunk.data, size};
+  }
+
   // What is tried when no chunk fits: growth, joining what was freed lately, cutting what was spared, giving idle regions back.
   HOLDFAST_COLD std::uint32_t place_hard(const BfcRequest& wanted, Errc& why) noexcept {
     const auto any = [&] { return space_.place(wanted, max_bytes); };
@@ -240,6 +259,14 @@ class BfcCore {
     return c == 0;
   }
 
+  // The chunk that an address lies in; 0: none. Cost: linear.
+  [[nodiscard]] HOLDFAST_COLD std::uint32_t chunk_at(const std::byte* p) const noexcept {
+    for (std::uint32_t r = 0; r < region_count_; ++r)
+      if (p >= regions_[r].data && p < regions_[r].data + regions_[r].size)
+        for (std::uint32_t c = first(r); c != 0; c = chunks()[c].next)
+          if (p < chunks()[c].end()) return c;
+    return 0;
+  }
   [[nodiscard]] HOLDFAST_COLD static Error failure(Errc code, const char* what, Bytes size) noexcept {
     Error e = make_error(code, what);
     e.stage = Stage::allocation;
@@ -254,12 +281,9 @@ class BfcCore {
   }
   // Why a block is none of those out.
   [[nodiscard]] HOLDFAST_COLD Error blame(Block block) const noexcept {
-    for (std::uint32_t r = 0; r < region_count_; ++r)
-      if (block.data >= regions_[r].data && block.data < regions_[r].data + regions_[r].size)
-        for (std::uint32_t c = first(r); c != 0; c = chunks()[c].next)
-          if (block.data < chunks()[c].end())
-            return chunks()[c].used() ? make_error(Errc::invalid_argument, "an address inside a block is released")
-                                      : make_error(Errc::wrong_state, "a block is released twice");
+    if (const std::uint32_t c = chunk_at(block.data); c != 0)
+      return chunks()[c].used() ? make_error(Errc::invalid_argument, "an address inside a block is released")
+                                : make_error(Errc::wrong_state, "a block is released twice");
     return make_error(Errc::invalid_argument, "an address that is not of the pool is released");
   }
 

@@ -57,6 +57,8 @@ class BfcSpace {
       if (gap_ != 0 && request.fits(chunks_[gap_])) return cut(gap_, request);
     return 0;
   }
+  /// Cuts a block of an end out of one of its holes, at a place within, for which two records are spare.
+  std::uint32_t place_at(std::uint32_t hole, std::byte* at, Bytes size) noexcept { return cut(hole, at, size, chunks_[hole].owner); }
   /// Takes a chunk back, or a new one; a stamp other than 0 keeps it apart until it is safe.
   void free(std::uint32_t c, std::uint64_t stamp) noexcept {
     chunks_[c].id = 0;
@@ -103,46 +105,52 @@ class BfcSpace {
   [[nodiscard]] static constexpr std::size_t number(BfcEnd end) noexcept { return TwoEnded && end == BfcEnd::upper ? 1 : 0; }
   [[nodiscard]] Index& holes(BfcEnd end) noexcept { return free_[number(end)]; }
 
-  // Cuts a free chunk: what is before and behind the block becomes holes of its end, but the gap keeps its middle. The chunk's
-  // record stays that of what remains, so that it seldom has to move in the index.
-  std::uint32_t cut(const std::uint32_t from, const BfcRequest& request) noexcept {
-    const bool gap = TwoEnded && from == gap_, upper = TwoEnded && request.end == BfcEnd::upper;
+  // Chooses where in a free chunk the block lies, and cuts it there.
+  std::uint32_t cut(std::uint32_t from, const BfcRequest& request) noexcept {
     std::byte* const begin = chunks_[from].data;
     std::byte* const end = chunks_[from].end();
     std::byte* at = begin + ((0 - bfc_address(begin)) & (request.alignment - 1));
     Bytes size = request.rounded;
-    if (!gap && !split_.cuts(end - at, size, request.end))
+    if (!(TwoEnded && from == gap_) && !split_.cuts(end - at, size, request.end))
       size = end - at;  // the aligned part whole
-    else if (upper)
+    else if (TwoEnded && request.end == BfcEnd::upper)
       at = end - size - (bfc_address(end - size) & (request.alignment - 1));
+    return cut(from, at, size, request.end);
+  }
+  // What is before and behind the block becomes holes of its end, but the gap keeps its middle. The chunk's record stays that of
+  // what remains, so that it seldom has to move in the index.
+  std::uint32_t cut(const std::uint32_t from, std::byte* const at, const Bytes size, const BfcEnd owner) noexcept {
+    const bool gap = TwoEnded && from == gap_, upper = TwoEnded && owner == BfcEnd::upper;
+    std::byte* const begin = chunks_[from].data;
+    std::byte* const end = chunks_[from].end();
     std::byte* const stop = at + size;
     std::uint32_t c = from, low = 0, high = 0;
     if (at != begin) {
       low = from;
-      c = chunks_.make(at, size, request.end, from, chunks_[from].next);
-      if (stop != end) high = chunks_.make(stop, end - stop, request.end, c, chunks_[c].next);
+      c = chunks_.make(at, size, owner, from, chunks_[from].next);
+      if (stop != end) high = chunks_.make(stop, end - stop, owner, c, chunks_[c].next);
     } else if (stop != end) {
       high = from;
-      c = chunks_.make(at, size, request.end, chunks_[from].prev, from);
+      c = chunks_.make(at, size, owner, chunks_[from].prev, from);
     }
     std::byte* const rest = low != 0 ? begin : stop;
     const Bytes rest_size = low != 0 ? at - begin : end - stop;
     if (gap) {
-      chunks_[from].owner = request.end;
+      chunks_[from].owner = owner;
       if (c != from) chunks_[from].data = rest, chunks_[from].size = rest_size;
       const std::uint32_t hole = upper ? high : low;
       gap_ = upper ? low : high;
       if (gap_ != 0) chunks_[gap_].owner = BfcEnd::gap;
-      if (hole != 0) holes(request.end).insert(chunks_.all(), hole);
+      if (hole != 0) holes(owner).insert(chunks_.all(), hole);
       return c;
     }
     if (c == from)
-      holes(request.end).erase(chunks_.all(), from);
+      holes(owner).erase(chunks_.all(), from);
     else
-      holes(request.end).move(chunks_.all(), from, rest, rest_size);
+      holes(owner).move(chunks_.all(), from, rest, rest_size);
     const std::uint64_t stamp = chunks_[from].freed_at;
     if (low != 0 && high != 0) {
-      holes(request.end).insert(chunks_.all(), high);
+      holes(owner).insert(chunks_.all(), high);
       if (stamp != 0) chunks_[high].freed_at = stamp, queue_behind(high, from);
     }
     if (c == from && stamp != 0) unqueue(from);
