@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "support/bfc_fakes.hpp"
-#include "support/shared.hpp"
 
 using namespace holdfast;
 using namespace holdfast::literals;
@@ -71,7 +70,7 @@ TEST_CASE("bfc_moves: a place is given where it is free and in one hole") {
 
 TEST_CASE("bfc_moves: a plan carried out makes the request fit, with every block aligned and no other touched") {
   int planned = 0, infeasible = 0;
-  for (unsigned seed = 0; seed < (quick() ? 40u : 300u); ++seed) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
     CAPTURE(seed);
     std::mt19937 random(seed);
     FakeLog log;
@@ -108,7 +107,7 @@ TEST_CASE("bfc_moves: a plan carried out makes the request fit, with every block
     CHECK(pool.statistics().requested == in_use);
     CHECK(pool.allocate(size, alignment).ok());
   }
-  CHECK(planned > (quick() ? 2 : 30));
+  CHECK(planned > 30);
   CHECK(infeasible > 0);
 }
 

@@ -35,7 +35,9 @@ inline std::vector<BfcMove> bfc_moves_of(const BfcSnapshot& s, const BfcWindow& 
     if (inside && c.used()) blocks.push_back(&c);
     if (!inside && !c.used() && c.freed_at == 0 && c.owner != BfcEnd::gap) holes.push_back({c.block, c.owner});
   }
-  std::stable_sort(blocks.begin(), blocks.end(), [](const auto* a, const auto* b) { return a->requested > b->requested; });
+  std::sort(blocks.begin(), blocks.end(), [](const auto* a, const auto* b) {
+    return a->requested != b->requested ? a->requested > b->requested : a->block.data < b->block.data;
+  });
   std::vector<BfcMove> moves;
   for (const BfcChunkRecord* c : blocks) {
     const BfcRequest wanted{c->requested, align_up(c->requested, bfc_granule), static_cast<std::uint64_t>(c->alignment.value()),
