@@ -246,9 +246,13 @@ TEST_CASE("pinned_pool: what the pinner refuses is tried once more without what 
   auto pool = rig.heap.pool();
   pool.deallocate(*pool.allocate(100_KiB, Alignment(64)));
   rig.pinner.limit = 120_KiB;
+  CHECK(rig.pinner.calls == 1);
   const Block block = *pool.allocate(110_KiB, Alignment(64));
+  CHECK(rig.pinner.calls == 3);  // refused, and again after one purge (cases/05 2)
   CHECK(pool.statistics().cached == 0);
+  const int calls = rig.pinner.calls;
   const Error e = pool.allocate(20_KiB, Alignment(64)).error();
+  CHECK(rig.pinner.calls == calls + 1);  // nothing was kept: one call
   CHECK(e.code == Errc::over_budget);
   CHECK(e.native == 12);
   CHECK(e.requested == 20_KiB);

@@ -5,9 +5,13 @@
 
 #include <atomic>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "holdfast/backend/bfc_pool.hpp"
+#include "holdfast/backend/layer/guarded.hpp"
 #include "holdfast/backend/layer/limited.hpp"
+#include "holdfast/backend/layer/locked.hpp"
 #include "holdfast/backend/layer/observed.hpp"
 #include "holdfast/backend/stack.hpp"
 #include "support/fake_clock.hpp"
@@ -56,6 +60,9 @@ struct NotNoexcept {
 struct NoAnswer {
   void on_out_of_memory(OutOfMemory&) noexcept {}
 };
+// What waits says so through all layers, so that `Locked` refuses to stand above it.
+static_assert(Stack<SystemMemory, Retrying<WaitForMemory<>>, Limited, Observed<NoObserver>>::waits_for_release);
+static_assert(!Stack<SystemMemory, Locked<>, Retrying<Cache>>::waits_for_release);
 static_assert(out_of_memory_handler<Cache> && !out_of_memory_handler<NotNoexcept> && !out_of_memory_handler<NoAnswer>);
 
 }  // namespace
@@ -142,6 +149,29 @@ TEST_CASE("BF14: without a release the request fails at 10 s with exactly one du
   CHECK(dumps[0].tag.number == 4);
   CHECK(dumps[0].failures == 101);  // at first, at once again, and after each of 99 releases
   memory.deallocate(a);
+}
+
+TEST_CASE("BF14: the same on a best-fit pool under a lock, with others' blocks guarded and counted") {
+  FakeTime time;
+  const std::int64_t start = time.now;
+  std::vector<OutOfMemory> dumps;
+  using Pool = BfcPool<SystemMemory>;
+  using Below = Stack<Pool, Locked<>, Retrying<Waiting>>;
+  using Memory = Stack<Pool, Locked<>, Retrying<Waiting>, Guarded<>>;
+  BfcHeap<SystemMemory> heap = std::move(*BfcHeap<SystemMemory>::make({}, {.limit = 1 << 20}));
+  WordLock lock;
+  Waiting wait(10'000 * millisecond, Dump{&dumps}, FakeClock(time));
+  Guard<Below> guard({64, 0});
+  Memory memory = make_stack<Memory>(heap.pool(), lock, wait, guard);
+  const Block a = *memory.allocate(700'000, Alignment(256));
+  time.at(start + 100 * millisecond, [&] { memory.deallocate(a); });  // while the other is inside: no lock may be held
+  const Result<Block> b = memory.allocate(600'000, Alignment(256));
+  REQUIRE(b.ok());
+  CHECK(time.now == start + 100 * millisecond);
+  CHECK(memory.allocate(600'000, Alignment(256)).error().code == Errc::over_budget);
+  CHECK(time.now == start + 10'100 * millisecond);
+  CHECK(dumps.size() == 1);
+  memory.deallocate(*b);
 }
 
 TEST_CASE("retrying: a release between the refusal and the wait is not missed") {

@@ -88,7 +88,7 @@ struct GuardOptions {
 
 /// What `Guarded` knows: the blocks that are out and those in quarantine, which go back to the source when it dies.
 ///
-/// It is made empty and stands under the one stack that is made with it. Threads: any, one lock.
+/// It is made empty and stands under the one stack that is made with it. Threads: as the source; its own figures any.
 template <memory_backend Up, fault_reporter Reporter = AbortOnFault>
 class Guard {
   static_assert(host_accessible<Up>, "red zones are written by the host");
@@ -139,10 +139,10 @@ class Guard {
     const bool fits = checked_align_up(options_.zone, alignment.value(), front) && checked_add(front, size, whole) &&
                       checked_add(whole, options_.zone, whole);
     if (!fits) return failure("a block with its red zones is larger than any memory", size);
-    LockGuard guard(lock_);
+    // Outside of the lock: a layer below may wait there for others to release.
     const auto ask = [&]() noexcept -> Result<Block> {
       Result<Block> first = take_up(*up_, whole);
-      if (first.ok() || status_kind(first.error()) != StatusKind::resource_exhausted || shrink_quarantine(0) == 0) return first;
+      if (first.ok() || status_kind(first.error()) != StatusKind::resource_exhausted || flush() == 0) return first;
       return take_up(*up_, whole);
     };
     const Result<Block> got = ask();
@@ -151,14 +151,14 @@ class Guard {
       e.requested = size;
       return e;
     }
-    const Record r{got->data + front, size, front, tag, ++number_, nullptr, false};
-    if (!table_.insert(r)) {
-      up_->deallocate(*got);
-      return failure("Out of memory for the records of a guard", size);
+    std::memset(got->data + front, fresh_byte, bytes(size));
+    {
+      LockGuard guard(lock_);
+      const Record r{got->data + front, size, front, tag, ++number_, nullptr, false};
+      if (table_.insert(r)) return arm(r), Block{r.data, size};
     }
-    arm(r);
-    std::memset(r.data, fresh_byte, bytes(size));
-    return Block{r.data, size};
+    up_->deallocate(*got);
+    return failure("Out of memory for the records of a guard", size);
   }
 
   void give(Block block) noexcept {
@@ -250,7 +250,7 @@ class Guard {
 ///
 /// A block has red zones before and behind it, is spoiled (0xCD) before its first use and (0xDD) at its release, and then stays in
 /// quarantine for a while. Zones are looked at when the block is released and by `Guard::check`, quarantine when a block leaves it.
-/// Reads are not seen: they show as 0xCD or 0xDD. Nothing is in the order of a stream here. Threads: any. Cost: red zones, and a table entry a block.
+/// Reads are not seen: they show as 0xCD or 0xDD. Nothing is in the order of a stream here. Threads: as the source. Cost: red zones, and a table entry a block.
 template <fault_reporter Reporter = AbortOnFault>
 struct Guarded {
   template <memory_backend Up>

@@ -13,6 +13,8 @@ template <lock Lock = WordLock>
 struct Locked {
   template <memory_backend Up>
   class layer : public detail::LayerBase<layer<Up>, Up>, public detail::StateTypeOf<Lock, Up> {
+    static_assert(std::is_empty_v<Lock> || !detail::waits_for_release<Up>,
+                  "who waits for memory would keep the lock from who releases it: Locked stands below Retrying");
     using Base = detail::LayerBase<layer<Up>, Up>;
     friend Base;
 

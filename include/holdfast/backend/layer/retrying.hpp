@@ -24,8 +24,9 @@ struct OutOfMemory {
 
 /// Something that may find memory: true says "ask again".
 ///
-/// It may also have `static constexpr int max_failures` (16 unless it says so), `on_release()`, called after each release of the
-/// stack, and `on_give_up(const OutOfMemory&)`, called once for a request that stays refused.
+/// It may also have `static constexpr int max_failures` (16 unless it says so), `static constexpr bool waits_for_release`,
+/// `on_release()`, called after each release of the stack, and `on_give_up(const OutOfMemory&)`, called once for a request that
+/// stays refused.
 template <class H>
 concept out_of_memory_handler = requires(H& h, OutOfMemory& request) {
   { h.on_out_of_memory(request) } noexcept -> std::same_as<bool>;
@@ -49,6 +50,7 @@ struct Retrying {
     friend Base;
 
    public:
+    static constexpr bool waits_for_release = Base::waits_for_release || detail::waits_for_release<Handler>;
     constexpr layer() noexcept
       requires std::is_empty_v<Handler>
     = default;
@@ -103,11 +105,12 @@ struct NoDump {
 
 /// Waits until other threads of the stack release memory, up to a time since the first refusal; calls `dump` once when that is over.
 ///
-/// Threads: any; nothing that is released after a refusal is missed. Source: the retry of BFC allocators.
+/// `Locked` stands below its layer, never above. Threads: any; nothing that is released after a refusal is missed. Source: the retry of BFC allocators.
 template <class Dump = NoDump, clock Clock = MonotonicClock>
 class WaitForMemory {
  public:
   static constexpr int max_failures = std::numeric_limits<int>::max();  // time ends it
+  static constexpr bool waits_for_release = true;
 
   /// Units: nanoseconds.
   explicit WaitForMemory(std::int64_t timeout = 10'000'000'000, Dump dump = {}, Clock clock = {}) noexcept

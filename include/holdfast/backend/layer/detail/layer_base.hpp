@@ -52,6 +52,10 @@ template <class State, class Up>
   requires std::is_empty_v<State>
 struct StateTypeOf<State, Up> {};
 
+// Whether a request may wait until another thread releases something; nobody may hold a lock around that.
+template <class T>
+inline constexpr bool waits_for_release = requires { requires T::waits_for_release; };
+
 /// What all layers share: each form of `allocate` and `deallocate` leads to the layer's own `take(size, alignment, tag, stream...)`
 /// and `give(block, stream...)`, and what it does not change goes to what it stands on, as far as that has it.
 template <class Self, memory_backend Up, bool Tagging = tagging_backend<Up>, bool Streaming = stream_ordered_backend<Up>>
@@ -60,6 +64,7 @@ class LayerBase : public StreamTypeOf<Up, Streaming>, public EventTypeOf<Up> {
   using up_type = Up;
   static constexpr MemorySpace space = Up::space;
   static constexpr bool host_accessible = holdfast::host_accessible<Up>;
+  static constexpr bool waits_for_release = detail::waits_for_release<Up>;
 
   [[nodiscard]] Result<Block> allocate(Bytes size, Alignment alignment) noexcept { return self().take(size, alignment, Tag{}); }
   [[nodiscard]] Result<Block> allocate(Bytes size, Alignment alignment, Tag tag) noexcept
