@@ -281,11 +281,12 @@ TEST_CASE("offsets_greedy: offsets that fit 32 bits at first, but not to the end
     CAPTURE(seed);
     testing::OwnedProblem p = testing::random_problem(seed, 400, 0);
     for (LiveRange& r : p.ranges) r.alignment = 1;
-    const Planned small = solve(p.ranges, p.groups, GreedyPlanner{});
-    const Bytes scale = (Bytes{1} << 32) / small.plan.peak + 1;
-    if (small.plan.lower_bound * scale < Bytes{1} << 32) ++outgrown;
+    const GreedyPlanner planner{PlacementOrder::start};
+    const Planned small = solve(p.ranges, p.groups, planner);
+    const Bytes scale = 0xFFFFFFFF / small.plan.lower_bound;
+    if (small.plan.peak * scale > 0xFFFFFFFF) ++outgrown;
     for (LiveRange& r : p.ranges) r.size *= scale;
-    const Planned large = solve(p.ranges, p.groups, GreedyPlanner{});
+    const Planned large = solve(p.ranges, p.groups, planner);
     for (std::uint32_t g = 0; g < p.groups; ++g) REQUIRE(large.offsets[g] == scale * small.offsets[g]);
   }
   CHECK(outgrown > 0);
