@@ -74,15 +74,20 @@ TEST_CASE("checkpoint: groups hold what a map holds") {
   Set set(SystemMemory{});
   std::mt19937 random(9);
   std::map<std::pair<std::uint64_t, int>, std::pair<double, double>> map;
+  std::map<std::pair<std::uint64_t, int>, std::uint64_t> oldest;
   for (std::uintptr_t i = 1; i < 20'000; ++i) {
     const auto size = static_cast<Bytes>(1 + random() % 4000);
     const std::uint64_t owner = random() % 50;
     set.on_allocate(at(i, size), {nullptr, owner});
+    oldest.try_emplace({owner, std::bit_width(static_cast<unsigned long>(size))}, i);
     auto& [bytes, blocks] = map[{owner, std::bit_width(static_cast<unsigned long>(size))}];
     bytes += static_cast<double>(size), ++blocks;
   }
   const Point point = std::move(*Point::take(set));
   CHECK(point.count() == map.size());
+  point.visit([&](const LiveGroup& g) {
+    REQUIRE(oldest[{g.key.tag.number, static_cast<int>(g.key.size_class)}] == g.first);
+  });
   point.visit([&](const LiveGroup& g) {
     REQUIRE(map[{g.key.tag.number, static_cast<int>(g.key.size_class)}] ==
             std::pair(g.bytes, g.blocks));

@@ -74,6 +74,9 @@ TEST_CASE(
   CHECK(never(suspicious(20, [](int step) { return 30 - step; })));
   CHECK(never(suspicious(20, [](int step) { return step == 0 ? 1 : 20; })));
   CHECK_FALSE(suspicious(40, [](int step) { return std::min(step + 1, 6); }).back());
+  // A fall begins anew, though the line through all points is steep and close.
+  const int dips[] = {1, 2, 3, 4, 3, 5, 6, 7};
+  CHECK_FALSE(suspicious(8, [&](int step) { return dips[step]; }).back());
 }
 
 TEST_CASE(
@@ -129,6 +132,9 @@ TEST_CASE("growth: without memory it says so, and goes on with what it has") {
     CHECK(watch.note(point).code == Errc::out_of_memory);
     CHECK(watch.note(point).ok());
     CHECK(watch.find({{}, no_id<StackId>, 4}) != nullptr);
+    set.on_deallocate(at(1, 8));
+    CHECK(watch.note(*Point::take(set)).ok());
+    CHECK(watch.find({{}, no_id<StackId>, 4}) == nullptr);  // what is gone is not watched
   }
   CHECK(log.live_bytes.load() == 0);
 }

@@ -222,6 +222,18 @@ TEST_CASE("live_set: LK5, sampling estimates bytes and blocks within 5 % over a 
   }
 }
 
+TEST_CASE(
+    "live_set: with sampling, an unrecorded block takes the place of one whose release was "
+    "missed") {
+  LiveSet<SystemMemory> set(SystemMemory{}, {.sample_mean = Bytes{1} << 40});
+  CHECK(set.add(at(1, Bytes{1} << 50)).ok());  // a thousand times the mean: recorded
+  CHECK(set.figures().blocks == 1);
+  CHECK(set.add(at(1, 8)).ok());
+  CHECK(set.figures().blocks == 0);
+  CHECK(set.figures().estimated_bytes == 0);
+  CHECK(set.remove(at(1, 8)).ok());
+}
+
 TEST_CASE("live_set: a weight is one over the chance that a block is recorded") {
   LiveSet<SystemMemory> set(SystemMemory{}, {.sample_mean = 1000});
   CHECK(set.weight(1000) == doctest::Approx(1 / (1 - std::exp(-1.0))));
