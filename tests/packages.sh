@@ -2,7 +2,7 @@
 # Sourced by tests/run.sh and examples/run.sh: what a Debian 12 needs to build and test all of holdfast.
 
 needed='g++ meson ninja-build pkg-config python3 libboost1.81-dev libcli11-dev nlohmann-json3-dev xz-utils'
-wanted='doctest-dev libbenchmark-dev clang-19 libclang-rt-19-dev llvm-19-dev gdb linux-perf valgrind cmake'
+wanted='doctest-dev libbenchmark-dev clang-19 libclang-rt-19-dev llvm-19-dev libnuma-dev gdb linux-perf valgrind cmake'
 
 # Installs what is missing, with apt as root; otherwise names it. With `needed` as argument, only what the program needs.
 install_packages() {
