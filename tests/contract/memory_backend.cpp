@@ -26,13 +26,13 @@
 #include "holdfast/event/host_event.hpp"
 
 // What every memory backend promises. A source with its own set-up specialises `Make`; a new backend adds itself to the list.
+#ifndef MEMORY_BACKENDS
 #define MEMORY_BACKENDS                                                                             \
   EmptyMemory, SystemMemory, HostPool, SimulatedDevice, RaceCheckedDevice, Free,                    \
       Layered<Limited>, Layered<Locked<>>, Layered<Retrying<WaitForMemory<>>>,                      \
-      Layered<Guarded<>>, Starved, Deep, Pins, PinnedPool, JitMemory, BfcPool<SystemMemory>,        \
-      LowerEnd, UpperEnd, #ifndef MEMORY_BACKENDS  EmptyMemory, RaceCheckedDevice #endif
-      Layered<Guarded<>>, Starved, Deep, Pins, PinnedPool, JitMemory,                               \
-      BfcPool<SystemMemory>, LowerEnd, UpperEnd, Layered<Deferred<HostEvent>>
+      Layered<Guarded<>>, Layered<Deferred<HostEvent>>, Starved, Deep, Pins, PinnedPool, JitMemory, \
+      BfcPool<SystemMemory>, LowerEnd, UpperEnd
+#endif
 
 using namespace holdfast;
 
