@@ -23,6 +23,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <set>
@@ -367,6 +368,39 @@ TEST_CASE("llvm_memory: JITLink links and runs the module in every mode; excepti
       jit->reset();
       CHECK(mapper.statistics().blocks == 0);
     }
+    CHECK(CodeFootprint() == before);
+  }
+}
+
+TEST_CASE("llvm_memory: JITLink's segments are written in one place, run in another, and are given back when they are not finalised") {
+  using llvm::jitlink::SimpleSegmentAlloc;
+  using llvm::orc::MemProt;
+  const auto read_execute = static_cast<MemProt>(5), read_write = static_cast<MemProt>(3), all = static_cast<MemProt>(7);
+  const std::vector<std::byte> code = return_constant(42);
+  for (const Backing way : ways) {
+    const CodeFootprint before;
+    MemoryMapper mapper(way, MappingName::make("segments", "1"));
+    JitLinkMemory<> memory(mapper);
+    auto refused = SimpleSegmentAlloc::Create(memory, nullptr, {{all, {64, llvm::Align(8)}}});
+    REQUIRE(!refused);
+    CHECK(text_of(refused.takeError()).find("writable and executable") != std::string::npos);
+    CHECK(mapper.statistics().blocks == 0);
+    for (const bool finalised : {false, true}) {
+      auto made = SimpleSegmentAlloc::Create(memory, nullptr, {{read_execute, {200, llvm::Align(128)}}, {read_write, {10, llvm::Align(8)}}});
+      REQUIRE(!!made);
+      const auto text = made->getSegInfo(read_execute), data = made->getSegInfo(read_write);
+      CHECK(text.Addr.getValue() % 128 == 0);
+      CHECK(data.Addr > text.Addr);
+      std::memcpy(text.WorkingMem.data() + entry, code.data(), code.size());
+      CHECK(mapper.statistics().blocks == 1);
+      if (!finalised) continue;
+      auto live = made->finalize();
+      REQUIRE(!!live);
+      CHECK(call(text.Addr.getValue() + entry, 0) == 42);
+      CHECK(!any_writable_and_executable());
+      CHECK(text_of(memory.deallocate(std::move(*live))).empty());
+    }
+    CHECK(mapper.statistics().blocks == 0);
     CHECK(CodeFootprint() == before);
   }
 }
