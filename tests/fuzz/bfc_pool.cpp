@@ -2,10 +2,13 @@
 // Any requests, releases, stamps and refusals, right or wrong: a pool's chunks tile its regions, nothing overlaps, no memory is lost.
 #include "holdfast/backend/bfc_pool.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "holdfast/backend/bfc/dump.hpp"
+#include "holdfast/backend/bfc/moves.hpp"
 #include "holdfast/backend/bfc/replay.hpp"
 #include "support/demand.hpp"
 
@@ -80,6 +83,12 @@ void check(Pool& pool, const std::vector<Block>& live, const Refusing::State& st
   demand(write_bfc_dump(sink, s, 1000).ok());
 }
 
+void take(std::vector<Block>& live, const Block& b, Alignment alignment) {
+  demand(detail::bfc_address(b.data) % static_cast<std::uint64_t>(alignment.value()) == 0);
+  for (const Block& x : live) demand(x.data + x.size <= b.data || b.data + b.size <= x.data);
+  live.push_back(b);
+}
+
 template <class Fit, class Split, class Growth>
 void run(Reader in) {
   Refusing::State state;
@@ -105,11 +114,7 @@ void run(Reader in) {
         }();
         demand(!b.ok() || b->size == size);
         if (e.reason == BfcReason::fits && !Growth::two_ended && what < 90) demand(b.ok());
-        if (b.ok() && b->data != nullptr) {
-          demand(detail::bfc_address(b->data) % static_cast<std::uint64_t>(alignment.value()) == 0);
-          for (const Block& x : live) demand(x.data + x.size <= b->data || b->data + b->size <= x.data);
-          live.push_back(*b);
-        }
+        if (b.ok() && b->data != nullptr) take(live, *b, alignment);
       } else if (what < 210) {
         if (live.empty()) continue;
         std::swap(live[in.byte() % live.size()], live.back());
@@ -120,8 +125,28 @@ void run(Reader in) {
         pool.set_now(now = what == 224 ? 0 : now + what % 4);
       } else if (what < 240) {
         pool.set_safe_frontier(now + what % 3);
-      } else if (what < 250) {
+      } else if (what < 248) {
         pool.trim(static_cast<Bytes>(in.byte()) * 1000);
+      } else if (what < 252) {
+        const Alignment alignment(Bytes{1} << in.byte() % 12);
+        std::byte* const at = reinterpret_cast<std::byte*>(AddressSource::base + in.byte() * 256);
+        if (const Result<Block> b = pool.allocate_at({at, in.size()}, alignment); b.ok()) {
+          demand(b->data == at);
+          take(live, *b, alignment);
+        }
+      } else if (what == 252) {
+        const Bytes size = in.size();
+        const auto moves = plan_bfc_moves(pool.snapshot(), size);
+        if (!moves.ok()) continue;
+        for (const BfcMove& m : *moves) {
+          const Result<Block> b = pool.allocate_at(m.to, m.alignment, m.tag);
+          demand(b.ok());
+          take(live, *b, m.alignment);
+          std::swap(*std::find(live.begin(), live.end(), m.from), live.back());
+          pool.deallocate(live.back());
+          live.pop_back();
+        }
+        if (!moves->empty()) demand(pool.explain(size).reason <= BfcReason::reclaims);
       } else {
         const Block wrong{reinterpret_cast<std::byte*>(AddressSource::base + in.byte() * 256), in.size()};
         bool ours = false;
