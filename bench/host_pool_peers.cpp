@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One host allocator, named by the first argument, over the rows of bench/host_pool_peers.sh: `row nanoseconds` a line, the least of
 // many short runs, CPU time. `malloc` is what is preloaded. With a second argument `peak`: `row ratio`, the peak of resident bytes
-// over the peak of live bytes when every page of every block is touched. The third is an event list for the row replay_resnet50, the
+// over the peak of live bytes when every page of every block is touched; with `touched`: the replays when that is so. The third is an event list for the row replay_resnet50, the
 // fourth what the names of the rows to run begin with.
 // Every allocator is called through one virtual function.
 #include <oneapi/tbb/scalable_allocator.h>
@@ -66,8 +66,9 @@ struct BoostPool final : Allocator {  // one pool for each exact size, the last 
   void put(void* p, std::size_t size) override { find(size)->free(p); }
 };
 struct Pool final : Allocator {
-  holdfast::HostHeap heap = std::move(*holdfast::HostHeap::make());
+  holdfast::HostHeap heap;
   holdfast::HostPool pool = heap.pool();
+  explicit Pool(double idle_share) : heap(std::move(*holdfast::HostHeap::make({.idle_share = idle_share}))) {}
   void* get(std::size_t size) override {
     const auto block = pool.allocate(static_cast<holdfast::Bytes>(size), holdfast::Alignment(64));
     return block.ok() ? block->data : nullptr;
@@ -80,7 +81,8 @@ std::string rows;
 bool asked(const std::string& row) { return row.starts_with(rows); }
 std::unique_ptr<Allocator> make() {
   namespace pmr = std::pmr;
-  if (name == "HostPool") return std::make_unique<Pool>();
+  if (name == "HostPool") return std::make_unique<Pool>(holdfast::HostPoolOptions{}.idle_share);
+  if (name == "HostPool 25%") return std::make_unique<Pool>(0.25);
   if (name == "TBB") return std::make_unique<Tbb>();
   if (name == "boost::pool") return std::make_unique<BoostPool>();
   if (name == "pmr sync") return std::make_unique<Pmr<pmr::synchronized_pool_resource>>();
@@ -288,7 +290,7 @@ int main(int count, char** arguments) {
                           {"replay_mixed", synthetic(8000, 64, 1 << 20)},
                           {"replay_large", synthetic(4000, 65536, 16 << 20)},
                           {"replay_resnet50", recorded(count > 3 ? arguments[3] : nullptr)}};
-  const bool peaks = count > 2 && std::strcmp(arguments[2], "peak") == 0;
+  const bool peaks = count > 2 && std::strcmp(arguments[2], "peak") == 0, touched = count > 2 && std::strcmp(arguments[2], "touched") == 0;
   for (const Trace& t : traces) {
     if (t.events.empty() || !asked(t.row) || (boost_pool && &t >= traces + 2)) continue;  // a pool for each exact size takes too much there
     if (peaks) {
@@ -303,11 +305,15 @@ int main(int count, char** arguments) {
     const auto a = make();
     std::vector<void*> p(t.events.size());
     const double ns = least(static_cast<double>(t.events.size()) / 2, [&] {
-      play(*a, t.events, p, [](void*& x, std::size_t) { keep(x); });
+      play(*a, t.events, p, [&](void*& x, std::size_t size) {
+        keep(x);
+        if (touched)
+          for (std::size_t i = 0; i < size; i += 4096) *(static_cast<volatile char*>(x) + i) = 1;
+      });
     });
     std::printf("%s %.3f\n", t.row, ns);
   }
-  if (peaks) return 0;
+  if (peaks || touched) return 0;
   for (std::size_t size = 64; size <= 64 << 20; size *= 4) row("pair", size, pair);
   for (const std::size_t size : {64, 4096, 65536, 1 << 20, 16 << 20})
     if (!(boost_pool && size > (1 << 20))) row("lifo16", size, lifo);

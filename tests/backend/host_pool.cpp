@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <random>
 #include <string>
@@ -513,6 +514,34 @@ TEST_CASE("host_pool: on every trace what is reserved stays within 1.1 of the mo
   }
 }
 
+TEST_CASE("host_pool: what may lie idle is the user's choice: reserved keeps to it, and more of it spares page faults") {
+  Bytes purged_before = 0;
+  for (const double share : {1.0, 0.25, 0.09, 0.0}) {
+    CAPTURE(share);
+    page_log.reset();
+    CountedHeap heap = std::move(*CountedHeap::make({.idle_share = share}));
+    auto pool = heap.pool();
+    std::mt19937 random(4);
+    std::vector<Block> live;
+    Bytes in_use = 0, peak = 0;
+    for (int i = 0; i < 6000; ++i) {
+      while (live.size() >= 100) {
+        std::swap(live[random() % live.size()], live.back());
+        in_use -= live.back().size;
+        pool.deallocate(live.back());
+        live.pop_back();
+      }
+      live.push_back(*pool.allocate(4_KiB * static_cast<Bytes>(1 + random() % (1u << (random() % 9))), Alignment(64)));
+      peak = std::max(peak, in_use += live.back().size);
+    }
+    CHECK(static_cast<double>(pool.statistics().peak_reserved) <= static_cast<double>(peak) * (1 + share) + 262144);
+    CHECK(page_log.purged >= purged_before + purged_before / 4);
+    purged_before = page_log.purged;
+    for (const Block& b : live) pool.deallocate(b);
+  }
+  CHECK(purged_before > 100_MiB);
+}
+
 TEST_CASE("host_pool: huge pages are asked for where that is wanted, and served memory is as ever") {
   HostPoolOptions options;
   options.huge_pages = true;
@@ -525,7 +554,9 @@ TEST_CASE("host_pool: huge pages are asked for where that is wanted, and served 
 }
 
 TEST_CASE("host_pool: options that mean nothing are refused") {
-  for (const HostPoolOptions& options : {HostPoolOptions{.limit = 0}, HostPoolOptions{.cache_limit = -1}, HostPoolOptions{.region_size = 0}})
+  for (const HostPoolOptions& options : {HostPoolOptions{.limit = 0}, HostPoolOptions{.cache_limit = -1}, HostPoolOptions{.region_size = 0},
+                                         HostPoolOptions{.idle_share = -0.1}, HostPoolOptions{.idle_share = 101},
+                                         HostPoolOptions{.idle_share = std::numeric_limits<double>::quiet_NaN()}})
     CHECK(HostHeap::make(options).error().code == Errc::invalid_argument);
 }
 

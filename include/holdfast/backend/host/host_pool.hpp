@@ -16,6 +16,9 @@ struct HostPoolOptions {
   Bytes limit = max_bytes;            ///< reserved bytes never pass it
   Bytes cache_limit = Bytes{64} << 20;  ///< bytes of blocks above 64 KiB that each thread may keep; of smaller ones it keeps 63 a size
   Bytes region_size = Bytes{16} << 30;  ///< address space reserved at a time; costs nothing until it is used
+  /// Reserved bytes are held to the peak in use and this share of it more, plus 256 KiB. Where sizes change, a small share makes the
+  /// system take pages and back them again, a fault each; a quarter spares nearly all of that. Units: 0 to 100.
+  double idle_share = 1.0 / 11;
   bool huge_pages = false;            ///< asks the system to back the pool by huge pages
   bool heed_system = true;            ///< no growth past what the process's control group and the system have left
 };
@@ -43,7 +46,7 @@ class BasicHostHeap;
 /// A handle to a `BasicHostHeap`, which outlives it and every block. A block has alignment 64 at least; up to 2 KiB it is of a
 /// class that wastes less than 64 bytes below 1 KiB and 128 above; a larger one, or one of a higher alignment, takes whole pages. Freed blocks are kept for their
 /// size as long as that needs no new memory; then they are joined, and idle pages go back to the system so that what is reserved
-/// stays within an eleventh of the peak in use, plus 256 KiB. Threads: any.
+/// stays within `idle_share` of the peak in use, plus 256 KiB. Threads: any.
 template <page_source Source>
 class BasicHostPool {
  public:
@@ -143,12 +146,15 @@ class BasicHostHeap {
   [[nodiscard]] static Result<BasicHostHeap> make(HostPoolOptions options = {}, Source source = {}) noexcept {
     if (options.limit <= 0 || options.cache_limit < 0 || options.region_size <= 0)
       return make_error(Errc::invalid_argument, "a host pool's limit and region size are positive");
+    if (!(options.idle_share >= 0 && options.idle_share <= 100))
+      return make_error(Errc::invalid_argument, "a host pool's idle share is 0 to 100");
     constexpr Bytes most = Bytes{1} << 42;
     const auto pages = [](Bytes n) { return static_cast<std::uint64_t>(n) >> detail::page_shift; };
     const Bytes cache = options.cache_limit < most ? options.cache_limit : most;
     const Bytes region = options.region_size < most ? options.region_size : most;
     auto* core = Pool::Core::make(source, {pages(options.limit), static_cast<std::uint64_t>(region),
-                                           static_cast<std::uint32_t>(pages(cache)), options.huge_pages, options.heed_system});
+                                           static_cast<std::uint32_t>(pages(cache)), static_cast<std::uint64_t>(options.idle_share * 65536),
+                                           options.huge_pages, options.heed_system});
     if (core == nullptr) return make_error(Errc::out_of_memory, "Out of memory making a host pool");
     return BasicHostHeap(core);
   }

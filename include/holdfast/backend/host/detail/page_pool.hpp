@@ -15,6 +15,7 @@ namespace holdfast::detail {
 struct PoolLimits {
   std::uint64_t limit_pages, region_bytes;
   std::uint32_t cache_pages;
+  std::uint64_t idle;  // for 65536 pages in use at the peak, how many more may be reserved
   bool huge_pages, ask_source;
 };
 
@@ -27,7 +28,7 @@ struct Refusal {
 
 /// Runs of pages: the regions, freed runs kept for their size, and how much may be reserved.
 ///
-/// What is reserved is held to the peak in use and an eleventh more: where no warm run fits and that is reached, everything kept is
+/// What is reserved is held to the peak in use and an idle share more: where no warm run fits and that is reached, everything kept is
 /// joined, and if need be what lies idle elsewhere is given back. Threads: one at a time, except `region_of`.
 template <page_source Source>
 class PagePool {
@@ -282,7 +283,7 @@ class PagePool {
   [[nodiscard]] static Bytes bytes(std::uint64_t pages) noexcept { return static_cast<Bytes>(pages * page_bytes); }
   // What may be reserved without giving idle memory back.
   [[nodiscard]] std::uint64_t mark() const noexcept {
-    const std::uint64_t mark = peak_ + peak_ / 11 + 64;
+    const std::uint64_t mark = peak_ + (peak_ * limits_.idle >> 16) + 64;
     return mark < limits_.limit_pages ? mark : limits_.limit_pages;
   }
   // The longest run that is kept for its size.
