@@ -9,6 +9,7 @@
 #include "holdfast/backend/cuda/driver.hpp"
 #include "holdfast/backend/cuda/error.hpp"
 #include "holdfast/backend/cuda/host_memory.hpp"
+#include "holdfast/backend/cuda/ipc.hpp"
 #include "holdfast/backend/cuda/pool_memory.hpp"
 #include "holdfast/backend/cuda/stream.hpp"
 #include "holdfast/backend/cuda/vmm_memory.hpp"

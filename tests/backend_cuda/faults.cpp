@@ -13,6 +13,7 @@
 #include "double/cuda_world.hpp"
 #include "holdfast/backend/cuda/device_memory.hpp"
 #include "holdfast/backend/cuda/host_memory.hpp"
+#include "holdfast/backend/cuda/ipc.hpp"
 #include "holdfast/backend/cuda/pool_memory.hpp"
 #include "holdfast/backend/cuda/vmm_memory.hpp"
 #include "holdfast/backend/cuda/vmm_segment.hpp"
@@ -129,6 +130,21 @@ void peers(DoubleContext& c, CudaDouble& cuda, Told& told) {
   if (told(pool)) told(pool->allow(*other));
   told(other->unreported());
 }
+void ipc(DoubleContext& c, CudaDouble&, Told& told) {
+  CudaWorld elsewhere;
+  BasicCudaDeviceMemory<DoubleDriver> theirs(*elsewhere.context), mine(c);
+  const Block block = *theirs.allocate(1000, Alignment(256));
+  {
+    const ShareHandle handle = *export_cuda_block(*elsewhere.context, block);
+    auto import = BasicCudaImport<DoubleDriver>::open(c, handle);
+    told(import);
+  }
+  theirs.deallocate(block);
+  auto own = mine.allocate(100, Alignment(256));
+  if (!told(own)) return;
+  told(export_cuda_block(c, *own));
+  mine.deallocate(*own);
+}
 void buffers(DoubleContext& c, CudaDouble& cuda, Told& told) {
   auto pool = BasicCudaPool<DoubleDriver>::make(c);
   if (!told(pool)) return;
@@ -161,7 +177,7 @@ const Scenario scenarios[] = {
     {"streams and events", streams_and_events}, {"device memory", device_memory}, {"managed memory", managed_memory},
     {"host memory", host_memory},               {"pool memory", pool_memory},     {"vmm memory", vmm_memory},
     {"segment", segment},                       {"registration", registration},   {"peers", peers},
-    {"buffers", buffers},
+    {"buffers", buffers},                       {"ipc", ipc},
 };
 
 bool names(const std::vector<Error>& errors, const std::string& call, CUresult code) {

@@ -367,6 +367,42 @@ const Rule rules[] = {
               d(MemHostUnregister{}, static_cast<void*>(bytes)) == CUDA_SUCCESS;
      }},
 
+    // other processes
+    {"cuMemGetAddressRange", "base and size of the allocation that an address lies in; of none CUDA_ERROR_NOT_FOUND", Source::documented,
+     [](Driver& d) {
+       const CUdeviceptr p = d.alloc(1000);
+       CUdeviceptr base = 0;
+       std::size_t size = 0;
+       return d(MemGetAddressRange{}, &base, &size, p + 999) == CUDA_SUCCESS && base == p && size == 1000 &&
+              d(MemGetAddressRange{}, &base, &size, p + 1000) == CUDA_ERROR_NOT_FOUND;
+     }},
+    {"cuIpcGetMemHandle", "of the base of an allocation of cuMemAlloc only; another one at the same address has another handle", Source::documented,
+     [](Driver& d) {
+       CUipcMemHandle one{}, two{};
+       const CUdeviceptr p = d.alloc(1000);
+       if (d(IpcGetMemHandle{}, &one, p) != CUDA_SUCCESS || d(IpcGetMemHandle{}, &two, p + 1) != CUDA_ERROR_INVALID_VALUE) return false;
+       d(MemFree{}, p);
+       return d.alloc(1000) == p && d(IpcGetMemHandle{}, &two, p) == CUDA_SUCCESS && std::memcmp(&one, &two, sizeof one) != 0;
+     }},
+    {"cuIpcOpenMemHandle", "opened again the address is the same, and as many closes are needed", Source::documented,
+     [](Driver& d) {
+       Driver there;
+       CUipcMemHandle h{};
+       CUdeviceptr a = 0, b = 0;
+       there(IpcGetMemHandle{}, &h, there.alloc(1000));
+       d(CtxPushCurrent{}, d.context);
+       const auto open = [&](CUdeviceptr* p) { return d(IpcOpenMemHandle{}, p, h, static_cast<unsigned>(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)); };
+       return open(&a) == CUDA_SUCCESS && open(&b) == CUDA_SUCCESS && a == b && d(IpcCloseMemHandle{}, a) == CUDA_SUCCESS &&
+              d(IpcCloseMemHandle{}, a) == CUDA_SUCCESS && d(IpcCloseMemHandle{}, a) == CUDA_ERROR_INVALID_VALUE;
+     }},
+    {"cuIpcOpenMemHandle", "in the process that exported it it is CUDA_ERROR_INVALID_CONTEXT", Source::assumed,
+     [](Driver& d) {
+       CUipcMemHandle h{};
+       CUdeviceptr p = 0;
+       d(IpcGetMemHandle{}, &h, d.alloc(1000));
+       return d(IpcOpenMemHandle{}, &p, h, static_cast<unsigned>(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) == CUDA_ERROR_INVALID_CONTEXT;
+     }},
+
     // pools
     {"cuMemPoolCreate", "the kind must be PINNED and what is reserved zero", Source::documented,
      [](Driver& d) {

@@ -149,6 +149,7 @@ class CudaDouble {
     add("allocations", allocations_.size());
     add("pools", pools_.live());
     add("registered ranges", registered_.size());
+    add("opened handles", opened_.size());
     add("reservations", virtual_memory.reservations());
     add("mappings", virtual_memory.mappings());
     add("physical allocations", virtual_memory.allocations());
@@ -218,6 +219,11 @@ class CudaDouble {
     Block block;
     Device* device;
     Pool* pool;
+    std::uint64_t exported = 0;
+  };
+  struct Opened {
+    std::size_t size = 0;
+    int count = 0;
   };
 
   // Calls whose description lists CUDA_ERROR_INVALID_CONTEXT without tying it to the null stream.
@@ -233,7 +239,9 @@ class CudaDouble {
       std::is_same_v<Call, cuda_call::MemFree> || std::is_same_v<Call, cuda_call::MemAllocManaged> ||
       std::is_same_v<Call, cuda_call::MemHostAlloc> || std::is_same_v<Call, cuda_call::MemFreeHost> ||
       std::is_same_v<Call, cuda_call::MemHostRegister> || std::is_same_v<Call, cuda_call::MemHostUnregister> ||
-      std::is_same_v<Call, cuda_call::MemcpyAsync>;
+      std::is_same_v<Call, cuda_call::MemcpyAsync> || std::is_same_v<Call, cuda_call::MemGetAddressRange> ||
+      std::is_same_v<Call, cuda_call::IpcGetMemHandle> || std::is_same_v<Call, cuda_call::IpcOpenMemHandle> ||
+      std::is_same_v<Call, cuda_call::IpcCloseMemHandle>;
   template <class Call>
   static constexpr bool gives_back =
       std::is_same_v<Call, cuda_call::DevicePrimaryCtxRelease> || std::is_same_v<Call, cuda_call::CtxPopCurrent> ||
@@ -241,7 +249,8 @@ class CudaDouble {
       std::is_same_v<Call, cuda_call::MemFree> || std::is_same_v<Call, cuda_call::MemFreeHost> ||
       std::is_same_v<Call, cuda_call::MemHostUnregister> || std::is_same_v<Call, cuda_call::MemPoolDestroy> ||
       std::is_same_v<Call, cuda_call::MemFreeAsync> || std::is_same_v<Call, cuda_call::MemAddressFree> ||
-      std::is_same_v<Call, cuda_call::MemRelease> || std::is_same_v<Call, cuda_call::MemUnmap>;
+      std::is_same_v<Call, cuda_call::MemRelease> || std::is_same_v<Call, cuda_call::MemUnmap> ||
+      std::is_same_v<Call, cuda_call::IpcCloseMemHandle>;
   // Of a context that died everything says so but what manages contexts.
   template <class Call>
   static constexpr bool reports_faults =
@@ -448,7 +457,7 @@ class CudaDouble {
   CUresult keep(CUdeviceptr* out, const Result<Block>& block, Kind kind, Device* d, Pool* pool) {
     if (!block.ok()) return code_of(block.error());
     *out = address(block->data);
-    allocations_[*out] = {kind, *block, d, pool};
+    allocations_[*out] = {kind, *block, d, pool, 0};
     return CUDA_SUCCESS;
   }
   CUresult take(CUdeviceptr* out, std::size_t n, Kind kind) {
@@ -581,11 +590,64 @@ class CudaDouble {
     return CUDA_SUCCESS;
   }
   void forget(std::map<CUdeviceptr, Allocation>::iterator a) {
+    exports().erase(a->second.exported);
     if (Pool* pool = a->second.pool; pool != nullptr) {
       pool->used -= static_cast<std::size_t>(a->second.block.size);
       if (--pool->outstanding == 0 && pool->destroyed) pools_.give(reinterpret_cast<CUmemoryPool>(pool));
     }
     allocations_.erase(a);
+  }
+
+  // --- other processes, which other doubles are ---
+  struct Export {
+    CudaDouble* from;
+    Allocation allocation;
+  };
+  static std::map<std::uint64_t, Export>& exports() {
+    static std::map<std::uint64_t, Export> all;
+    return all;
+  }
+  CUresult run(cuda_call::MemGetAddressRange, CUdeviceptr* base, std::size_t* size, CUdeviceptr p) {
+    const auto find = [&](const auto& ranges, auto size_of) {
+      auto r = ranges.upper_bound(p);
+      if (r == ranges.begin() || (--r, p - r->first >= size_of(r->second))) return false;
+      if (base != nullptr) *base = r->first;
+      if (size != nullptr) *size = size_of(r->second);
+      return true;
+    };
+    const bool found = find(allocations_, [](const Allocation& a) { return static_cast<std::size_t>(a.block.size); }) ||
+                       find(opened_, [](const Opened& o) { return o.size; });
+    return found ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  }
+  CUresult run(cuda_call::IpcGetMemHandle, CUipcMemHandle* out, CUdeviceptr p) {
+    const auto a = allocations_.find(p);
+    if (a == allocations_.end() || a->second.kind != Kind::device) return CUDA_ERROR_INVALID_VALUE;
+    if (a->second.exported == 0) {
+      static std::uint64_t last = 0;
+      a->second.exported = ++last;
+      exports()[last] = {this, a->second};
+    }
+    *out = {};
+    std::memcpy(out->reserved, &a->second.exported, sizeof a->second.exported);
+    return CUDA_SUCCESS;
+  }
+  CUresult run(cuda_call::IpcOpenMemHandle, CUdeviceptr* out, CUipcMemHandle handle, unsigned flags) {
+    std::uint64_t number = 0;
+    std::memcpy(&number, handle.reserved, sizeof number);
+    const auto e = exports().find(number);
+    if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || e == exports().end()) return CUDA_ERROR_INVALID_VALUE;
+    if (e->second.from == this) return CUDA_ERROR_INVALID_CONTEXT;
+    *out = address(e->second.allocation.block.data);
+    Opened& o = opened_[*out];
+    o.size = static_cast<std::size_t>(e->second.allocation.block.size);
+    ++o.count;
+    return CUDA_SUCCESS;
+  }
+  CUresult run(cuda_call::IpcCloseMemHandle, CUdeviceptr p) {
+    const auto o = opened_.find(p);
+    if (o == opened_.end()) return misused("memory closed that was not open"), CUDA_ERROR_INVALID_VALUE;
+    if (--o->second.count == 0) opened_.erase(o);
+    return CUDA_SUCCESS;
   }
 
   // --- virtual memory ---
@@ -629,6 +691,7 @@ class CudaDouble {
   Slots<CUmemoryPool, Pool> pools_;
   std::map<CUdeviceptr, Allocation> allocations_;
   std::map<CUdeviceptr, std::size_t> registered_;
+  std::map<CUdeviceptr, Opened> opened_;
   bool forgiven_ = false;
   unsigned long long last_stream_id_ = 0;
   std::uint64_t calls_until_failure_ = 0;

@@ -24,4 +24,4 @@ struct CudaPlace {
 }  // namespace holdfast::testing
 
 #undef HOLDFAST_TEST_PLACES
-#define HOLDFAST_TEST_PLACES Where<CudaPlace, SharedHold>, Where<CudaPlace, LocalHold>, Where<CudaPlace, StripedHold>
+#define HOLDFAST_TEST_PLACES Where<CudaPlace, SharedHold>

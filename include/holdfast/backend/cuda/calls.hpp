@@ -78,6 +78,11 @@ struct MemMap : Call<decltype(::cuMemMap)> { static constexpr char name[] = "cuM
 struct MemUnmap : Call<decltype(::cuMemUnmap)> { static constexpr char name[] = "cuMemUnmap"; };
 struct MemSetAccess : Call<decltype(::cuMemSetAccess)> { static constexpr char name[] = "cuMemSetAccess"; };
 
+struct MemGetAddressRange : Call<decltype(::cuMemGetAddressRange)> { static constexpr char name[] = "cuMemGetAddressRange"; };
+struct IpcGetMemHandle : Call<decltype(::cuIpcGetMemHandle)> { static constexpr char name[] = "cuIpcGetMemHandle"; };
+struct IpcOpenMemHandle : Call<decltype(::cuIpcOpenMemHandle)> { static constexpr char name[] = "cuIpcOpenMemHandle"; };
+struct IpcCloseMemHandle : Call<decltype(::cuIpcCloseMemHandle)> { static constexpr char name[] = "cuIpcCloseMemHandle"; };
+
 /// All of them, for what is done once for each.
 using All = std::tuple<
     Init, DriverGetVersion, DeviceGetCount, DeviceGet, DeviceGetAttribute, DeviceCanAccessPeer, DevicePrimaryCtxRetain,
@@ -86,7 +91,7 @@ using All = std::tuple<
     LaunchHostFunc, MemGetInfo, MemAlloc, MemFree, MemAllocManaged, MemHostAlloc, MemFreeHost, MemHostRegister, MemHostUnregister,
     MemcpyAsync, MemPoolCreate, MemPoolDestroy, MemPoolTrimTo, MemPoolSetAttribute, MemPoolGetAttribute, MemPoolSetAccess,
     MemAllocFromPoolAsync, MemFreeAsync, MemGetAllocationGranularity, MemAddressReserve, MemAddressFree, MemCreate, MemRelease, MemMap,
-    MemUnmap, MemSetAccess>;
+    MemUnmap, MemSetAccess, MemGetAddressRange, IpcGetMemHandle, IpcOpenMemHandle, IpcCloseMemHandle>;
 
 /// "NAME failed", for the text of an error.
 template <class Entry>
