@@ -21,7 +21,8 @@ struct OffsetInput {
   std::vector<std::uint32_t> member;  ///< ranges that need something, by group, then time
   std::vector<std::uint32_t> by_begin;
   std::vector<std::uint32_t> by_end;
-  std::vector<Bytes> alignments;  ///< empty where all are `unit`, else of each group: the least common multiple of its ranges'; 0: it needs nothing
+  /// Of each group: the least common multiple of its ranges' alignments, 0 where it needs nothing; empty where all are `unit`.
+  std::vector<Bytes> alignments;
   Bytes unit = 1;                 ///< divides every alignment
   std::vector<Bytes> fixed;       ///< of each group: its decided offset or -1; empty where none is decided
   Bytes lower_bound = 0;
