@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
       app.add_subcommand("run", "plans, then carries the plan out on memory and checks every byte");
   add_shared(*plan, o);
   add_shared(*run, o);
-  run->add_option("--backend", o.backend, "where it runs")->check(CLI::IsMember({"host"}));
+  run->add_option("--backend", o.backend, "where it runs")->check(CLI::IsMember({"host", "cuda"}));
   run->add_option(
          "--check", o.check,
          "every byte, or the ends of each value and of its pages; full up to 4 GiB of values")

@@ -13,6 +13,9 @@
 #include "machine_memory.hpp"
 #include "progress.hpp"
 #include "report.hpp"
+#if __has_include(<cuda.h>)
+#include "cuda_place.hpp"
+#endif
 
 namespace program {
 
@@ -21,19 +24,40 @@ using namespace holdfast::literals;
 
 namespace {
 
-using Executor = PlanExecutor<SystemMemory, HostEvent>;
-using Buffer = Executor::buffer_type;
+/// The machine's memory.
+struct HostPlace {
+  using Memory = SystemMemory;
+  using Event = HostEvent;
+  using Patterns = HostPatterns;
+  static Error open() { return {}; }
+  static Memory memory() { return {}; }
+  static Patterns patterns() { return {}; }
+  static Bytes available() { return available_memory(); }
+};
+
+#if !__has_include(<cuda.h>)
+/// This program was built without CUDA's header.
+struct CudaPlace : HostPlace {
+  static Error open() {
+    return make_error(Errc::unsupported, "this program was built without CUDA");
+  }
+};
+#endif
+
+template <class Place>
+using ExecutorOf = PlanExecutor<typename Place::Memory, typename Place::Event>;
 
 /// Runs of the program that it may take until every branch was taken.
 constexpr int most_runs = 4096;
 
 /// The checking kernel, which also keeps the progress line going.
-struct ShownKernel : PatternKernel {
-  using PatternKernel::PatternKernel;
+template <class Patterns>
+struct ShownKernel : BasicPatternKernel<Patterns> {
+  using BasicPatternKernel<Patterns>::BasicPatternKernel;
   [[nodiscard]] Error run(const KernelCall& call) noexcept {
     if (std::atomic_ref(calls).fetch_add(1, std::memory_order_relaxed) % 64 == 0 && single)
       progress("running");
-    return PatternKernel::run(call);
+    return BasicPatternKernel<Patterns>::run(call);
   }
   std::uint64_t calls = 0;
   bool single = true;
@@ -45,6 +69,7 @@ struct Need {
   Bytes memory = 0;  ///< arguments, results, arenas and constants
 };
 
+template <class Executor>
 Need need_of(const Planned& p, const Executor& executor) {
   Need n;
   for (const Place& place : p.live.places)
@@ -59,22 +84,25 @@ Need need_of(const Planned& p, const Executor& executor) {
   return n;
 }
 
-int too_large(const Input& input, Bytes need) {
+int too_large(const Input& input, Bytes need, Bytes available) {
   std::fprintf(stderr, "%s: the plan needs %lld bytes (%s), this machine has %lld (%s) available\n",
                input.file.c_str(), static_cast<long long>(need), human(need).c_str(),
-               static_cast<long long>(available_memory()), human(available_memory()).c_str());
+               static_cast<long long>(available), human(available).c_str());
   return no_plan;
 }
 
 /// Gives new arguments with patterns in them. Errors: out_of_memory.
-Error make_arguments(const Executor& executor, PatternKernel& kernel, std::vector<Buffer>& out) {
+template <class Executor, class Kernel, class Memory, class Buffer>
+Error make_arguments(const Executor& executor, Kernel& kernel, Memory memory,
+                     std::vector<Buffer>& out) {
   out.clear();
   for (const ProgramLeaf& a : executor.arguments()) {
-    Result<Buffer> b = Buffer::allocate(SystemMemory{}, a.size);
+    Result<Buffer> b = Buffer::allocate(memory, a.size);
     if (!b.ok()) return b.error();
-    Result<Buffer::scoped_hold> hold = b->hold(HoldKind::usage);
+    Result<typename Buffer::scoped_hold> hold = b->hold(HoldKind::usage);
     if (!hold.ok()) return hold.error();
-    kernel.write({a.instruction, 0, a.node, a.shape, hold->raw().block()});
+    if (Error e = kernel.write({a.instruction, 0, a.node, a.shape, hold->raw().block()}); !e.ok())
+      return e;
     hold->convert();
     out.push_back(std::move(*b));
   }
@@ -83,10 +111,11 @@ Error make_arguments(const Executor& executor, PatternKernel& kernel, std::vecto
 
 /// Tests what a run has left behind: its results, the arguments that are still there, the
 /// constants.
-Error check_after(const Executor& executor, PatternKernel& kernel, InstructionId root,
+template <class Executor, class Kernel, class Buffer>
+Error check_after(const Executor& executor, Kernel& kernel, InstructionId root,
                   std::vector<Buffer>& arguments, std::vector<Buffer>& results) {
   const auto test = [&](const ProgramLeaf& leaf, Buffer& buffer) {
-    Result<Buffer::scoped_hold> hold = buffer.hold(HoldKind::usage);
+    Result<typename Buffer::scoped_hold> hold = buffer.hold(HoldKind::usage);
     if (!hold.ok()) return hold.error();
     const Error e =
         kernel.check({leaf.instruction, 0, leaf.node, leaf.shape, hold->raw().block()}, root);
@@ -107,13 +136,16 @@ Error check_after(const Executor& executor, PatternKernel& kernel, InstructionId
   return failure;
 }
 
-Error run_program(const Planned& p, Executor& executor, ShownKernel& kernel, HostStreams* streams) {
+template <class Executor, class Kernel, class Memory>
+Error run_program(const Planned& p, Executor& executor, Kernel& kernel, Memory memory,
+                  HostStreams* streams) {
+  using Buffer = typename Executor::buffer_type;
   std::vector<Buffer> arguments;
   std::vector<Buffer*> pointers;
   std::vector<Buffer> results(executor.results().size());
   for (int n = 0; n < most_runs; ++n) {
     for (Buffer& r : results) r = Buffer();
-    if (Error e = make_arguments(executor, kernel, arguments); !e.ok()) return e;
+    if (Error e = make_arguments(executor, kernel, memory, arguments); !e.ok()) return e;
     pointers.clear();
     for (Buffer& a : arguments) pointers.push_back(&a);
     const Error e = streams == nullptr ? executor.execute(pointers, results, kernel)
@@ -129,8 +161,11 @@ Error run_program(const Planned& p, Executor& executor, ShownKernel& kernel, Hos
   return make_error(Errc::internal, "a branch was not reached");
 }
 
+template <class Place>
 int run_module(const Input& input, const Options& options) {
   int status = done;
+  Place place;
+  if (const Error e = place.open(); !e.ok()) return print_error(input, e), no_plan;
   const std::unique_ptr<Planned> p = plan_module(input, options, status);
   if (p == nullptr) return status;
   const PlannedProgram program{&p->module, &p->values, &p->live, &p->assignment};
@@ -149,16 +184,18 @@ int run_module(const Input& input, const Options& options) {
     return finish(no_plan);
   }
 
-  ShownKernel kernel(program, PatternCheck::full, options.trips);
+  using Executor = ExecutorOf<Place>;
+  ShownKernel<typename Place::Patterns> kernel(program, PatternCheck::full, options.trips, 1,
+                                               place.patterns());
   kernel.single = options.streams == 1;
-  Result<Executor> executor = Executor::make(program, SystemMemory{}, kernel,
+  Result<Executor> executor = Executor::make(program, place.memory(), kernel,
                                              Alignment(std::max<Bytes>(options.alignment, 64)));
   if (!executor.ok())
     return print_error(input, executor.error()),
            finish(executor.error().code == Errc::out_of_memory ? no_plan : bad_input);
   const Need need = need_of(*p, *executor);
-  if (need.memory > available_memory())
-    return end_progress(), finish(too_large(input, need.memory));
+  if (need.memory > place.available())
+    return end_progress(), finish(too_large(input, need.memory, place.available()));
   if (options.check == "page" || (options.check.empty() && need.values >= 4_GiB))
     kernel.set_check(PatternCheck::page);
 
@@ -166,12 +203,14 @@ int run_module(const Input& input, const Options& options) {
   if (options.streams > 1)
     if (const Error e = streams.start(options.streams); !e.ok())
       return print_error(input, e), finish(no_plan);
-  const Error e = run_program(*p, *executor, kernel, options.streams > 1 ? &streams : nullptr);
+  const Error e =
+      run_program(*p, *executor, kernel, place.memory(), options.streams > 1 ? &streams : nullptr);
   end_progress();
   j["measured_peak_bytes"] = kernel.measured_peak();
   j["values_checked"] = kernel.values_checked();
   if (!e.ok() && kernel.fault().kind == PatternFault::Kind::none) {
-    if (e.code == Errc::out_of_memory) return finish(too_large(input, need.memory));
+    if (e.code == Errc::out_of_memory)
+      return finish(too_large(input, need.memory, place.available()));
     print_error(input, e);
     return finish(not_verified);
   }
@@ -206,7 +245,14 @@ int run_module(const Input& input, const Options& options) {
 int run_command(const Options& options) {
   Input input;
   if (!read_input(options.file, input)) return bad_input;
-  return input.kind == InputKind::csv ? run_intervals(input, options) : run_module(input, options);
+  if (input.kind == InputKind::csv && options.backend == "host")
+    return run_intervals(input, options);
+  if (input.kind == InputKind::csv) {
+    std::fprintf(stderr, "%s: a table of intervals runs on the host only\n", input.file.c_str());
+    return usage;
+  }
+  return options.backend == "cuda" ? run_module<CudaPlace>(input, options)
+                                   : run_module<HostPlace>(input, options);
 }
 
 }  // namespace program

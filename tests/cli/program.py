@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program `holdfast` as its users see it: exit statuses, places of errors, JSON keys, CSV columns, verified runs."""
 import csv
+import ctypes
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -174,6 +176,28 @@ def runs():
         checks.check(f"run: {name} are carried out", status == 0 and j["verified"] and j["measured_peak_bytes"] == j["heap_bytes"], f"{status} {err}")
 
 
+def devices():
+    try:
+        ctypes.CDLL("libcuda.so.1")
+        driver = True
+    except OSError:
+        driver = False
+    for name, text in (("a training step", MLP.read_text()), ("branches", BRANCHES)):
+        status, out, err = run("run", "-", "--backend", "cuda", "--json", "-", data=text)
+        if driver and status == 0:
+            j = json.loads(out)
+            checks.check(f"devices: {name} on CUDA is verified", j["verified"] is True and j["measured_peak_bytes"] == j["heap_bytes"], f"{err} {j}")
+        else:
+            checks.check(f"devices: {name} where CUDA has no device or driver is exit 3 and says so", status == 3 and not out and
+                         err.startswith("-: ") and ("CUDA" in err or "cuInit" in err) and not (driver and "there is no CUDA driver" in err), f"{status} {out} {err}")
+    status, out, err = run("run", "-", "--backend", "cuda", data=CSV)
+    checks.check("devices: a table of intervals on CUDA is exit 1", status == 1 and "on the host only" in err and not out, f"{status} {err}")
+    needed = subprocess.run(["readelf", "--dynamic", PROGRAM], capture_output=True, text=True) if shutil.which("readelf") else None
+    if needed is None:
+        return checks.skip("devices: the program needs no library of CUDA's to start", "no readelf")
+    checks.check("devices: the program needs no library of CUDA's to start", "NEEDED" in needed.stdout and "libcu" not in needed.stdout, needed.stdout)
+
+
 def passes():
     for scheduler in SCHEDULERS:
         for streams in (1, 3):
@@ -255,6 +279,7 @@ with checks.scratch() as name:
     schedulers()
     limits()
     runs()
+    devices()
     passes()
     tables(scratch)
     kinds(scratch)

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -659,4 +660,81 @@ TEST_CASE_TEMPLATE(
   std::memcpy(data, values, 16);
   CHECK(written.set().ok());
   CHECK(t.read(t.results[0]) == std::vector{24, 32, 40, 48});
+}
+
+namespace {
+
+/// Memory that the host is not to touch, and what touches it.
+struct FarMemory : SystemMemory {
+  static constexpr bool host_accessible = false;
+};
+struct FarPatterns : HostPatterns {
+  int* copies = nullptr;
+  int fail_at = -1;
+  Error copy(Block to, const std::byte* from) noexcept {
+    if ((*copies)++ == fail_at) return make_error(Errc::device_fault, "a copy failed");
+    std::memmove(to.data, from, static_cast<std::size_t>(to.size));
+    return {};
+  }
+};
+using FarKernel = BasicPatternKernel<FarPatterns>;
+static_assert(copying_kernel<FarKernel> && !copying_kernel<PatternKernel>);
+
+}  // namespace
+
+TEST_CASE(
+    "plan_executor: in memory that the host cannot touch the kernel makes the copies, and one that "
+    "fails ends the run") {
+  const PlannedText p(R"(HloModule loop, input_output_alias={ {}: (0, {}, may-alias) }
+body {
+  s = (f32[70], f32[70]) parameter(0)
+  a = f32[70] get-tuple-element(s), index=0
+  b = f32[70] get-tuple-element(s), index=1
+  c = f32[70] custom-call(a, b), custom_call_target="C"
+  ROOT t = (f32[70], f32[70]) tuple(b, c)
+}
+condition {
+  s = (f32[70], f32[70]) parameter(0)
+  a = f32[70] get-tuple-element(s), index=0
+  ROOT p = pred[] custom-call(a), custom_call_target="P"
+}
+ENTRY e {
+  x = f32[70] parameter(0)
+  y = f32[70] parameter(1)
+  s = (f32[70], f32[70]) tuple(x, y)
+  w = (f32[70], f32[70]) while(s), condition=condition, body=body
+  r = f32[70] get-tuple-element(w), index=1
+  ROOT o = f32[70] custom-call(r, x), custom_call_target="C"
+}
+)");
+  using Executor = PlanExecutor<FarMemory, HostEvent>;
+  int made = 0;
+  const auto run = [&](int fail_at) {
+    made = 0;
+    FarPatterns patterns;
+    patterns.copies = &made;
+    patterns.fail_at = fail_at;
+    FarKernel kernel(p.program(), PatternCheck::full, 2, 1, patterns);
+    Executor executor = std::move(*Executor::make(p.program(), FarMemory{}, kernel));
+    std::vector<Executor::buffer_type> arguments, results(executor.results().size());
+    std::vector<Executor::buffer_type*> pointers;
+    for (const ProgramLeaf& a : executor.arguments()) {
+      arguments.push_back(std::move(*Executor::buffer_type::allocate(FarMemory{}, a.size)));
+      REQUIRE(kernel
+                  .write({a.instruction, 0, a.node, a.shape,
+                          arguments.back().hold(HoldKind::usage)->raw().block()})
+                  .ok());
+    }
+    for (auto& a : arguments) pointers.push_back(&a);
+    REQUIRE(executor.execute(pointers, results, kernel).ok());
+    CHECK(kernel.fault().kind == PatternFault::Kind::none);
+    return results[0].block_for_operations().code;
+  };
+  CHECK(run(-1) == Errc::ok);
+  const int all = made;
+  CHECK(all > 2);
+  for (int n = 0; n < all; ++n) {
+    CHECK(run(n) == Errc::device_fault);
+    CHECK(made == n + 1);
+  }
 }

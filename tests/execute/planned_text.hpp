@@ -118,8 +118,10 @@ struct CheckedRun {
       std::vector<Executor::buffer_type*> pointers;
       for (const ProgramLeaf& a : executor->arguments()) {
         arguments.push_back(std::move(*Executor::buffer_type::allocate(SystemMemory{}, a.size)));
-        kernel->write({a.instruction, 0, a.node, a.shape,
-                       arguments.back().hold(HoldKind::usage)->raw().block()});
+        REQUIRE(kernel
+                    ->write({a.instruction, 0, a.node, a.shape,
+                             arguments.back().hold(HoldKind::usage)->raw().block()})
+                    .ok());
       }
       for (auto& a : arguments) pointers.push_back(&a);
       error = streams > 1 ? executor->execute(pointers, results, *kernel, threads)

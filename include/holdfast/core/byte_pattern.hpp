@@ -20,7 +20,13 @@ enum class PatternCheck : std::uint8_t { full, page };
 /// Threads: a value.
 class BytePattern {
  public:
+  static constexpr Bytes page = 4096;
+
   explicit constexpr BytePattern(std::uint64_t stamp) noexcept : seed_(mix(stamp)) {}
+
+  /// The first word and what is added from word to word, for who writes them elsewhere.
+  [[nodiscard]] constexpr std::uint64_t first_word() const noexcept { return seed_; }
+  static constexpr std::uint64_t step = 0x9E3779B97F4A7C15u;
 
   /// Writes the bytes.
   void write(Block to, PatternCheck check) const noexcept {
@@ -55,8 +61,6 @@ class BytePattern {
 
  private:
   static constexpr Bytes word = 8;
-  static constexpr Bytes page = 4096;
-  static constexpr std::uint64_t step = 0x9E3779B97F4A7C15u;
 
   static constexpr std::uint64_t mix(std::uint64_t x) noexcept {
     x += 0x9E3779B97F4A7C15u;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -75,6 +76,15 @@ concept plan_kernel = requires(K& kernel, const KernelCall& call, const KernelAr
   noexcept->std::same_as<Result<std::uint32_t>>;
 };
 
+/// A kernel for memory that the host cannot touch: it also makes the copies that the plan asks for.
+///
+/// As a call of `run`, a copy is done when it returns.
+template <class K>
+concept copying_kernel = plan_kernel<K> && requires(K& kernel, Block to, const std::byte* from) {
+  { kernel.copy(to, from) }
+  noexcept->std::same_as<Error>;
+};
+
 /// Control flow that does what the program's own predicates and indices say; base of kernels that
 /// compute them.
 struct ProgramControl {
@@ -121,4 +131,19 @@ concept watching_kernel = plan_kernel<K> &&
   noexcept->std::same_as<void>;
 };
 
+namespace detail {
+
+/// Copies with the kernel where it does that, else with the host.
+template <plan_kernel Kernel>
+[[nodiscard]] Error copy_with(Kernel& kernel, Block to, const std::byte* from) noexcept {
+  if constexpr (copying_kernel<Kernel>) {
+    return kernel.copy(to, from);
+  } else {
+    static_cast<void>(kernel);
+    std::memmove(to.data, from, static_cast<std::size_t>(to.size));
+    return {};
+  }
+}
+
+}  // namespace detail
 }  // namespace holdfast

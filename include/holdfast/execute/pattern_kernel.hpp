@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "holdfast/core/byte_pattern.hpp"
@@ -18,6 +21,30 @@
 
 namespace holdfast {
 
+/// What writes and tests the bytes of `BytePattern`, where the memory is.
+///
+/// `compare` gives the offset of the first byte that is another one; the size when there is none.
+template <class P>
+concept pattern_memory = requires(P& p, std::uint64_t stamp, Block block, PatternCheck check) {
+  { p.write(stamp, block, check) }
+  noexcept->std::same_as<Error>;
+  { p.compare(stamp, block, check) }
+  noexcept->std::same_as<Result<Bytes>>;
+};
+
+/// Patterns in memory that the host can touch. Threads: any.
+struct HostPatterns {
+  [[nodiscard]] static Error write(std::uint64_t stamp, Block to, PatternCheck check) noexcept {
+    BytePattern(stamp).write(to, check);
+    return {};
+  }
+  [[nodiscard]] static Result<Bytes> compare(std::uint64_t stamp, Block with,
+                                             PatternCheck check) noexcept {
+    return BytePattern(stamp).compare(with, check);
+  }
+};
+static_assert(pattern_memory<HostPatterns>);
+
 /// A kernel that computes nothing and checks everything: each write leaves a pattern of its own,
 /// each read tests it.
 ///
@@ -26,12 +53,14 @@ namespace holdfast {
 /// a conditional takes branch k mod n on its k-th visit, counted over all runs. After the first
 /// fault every call fails. A kernel on memory that another one wrote takes a `first_stamp` above
 /// all of that one's, or what is left there could stand for a copy that was not made.
-/// Threads: as `plan_kernel` asks; figures between runs.
-class PatternKernel {
+/// Threads: as `plan_kernel` asks, as far as its patterns allow; figures between runs.
+template <pattern_memory Patterns>
+class BasicPatternKernel {
  public:
-  PatternKernel(const PlannedProgram& program, PatternCheck check, std::uint32_t trips = 2,
-                std::uint64_t first_stamp = 1)
+  BasicPatternKernel(const PlannedProgram& program, PatternCheck check, std::uint32_t trips = 2,
+                std::uint64_t first_stamp = 1, Patterns patterns = {})
       : m_(*program.module),
+        patterns_(std::move(patterns)),
         check_(check),
         trips_(trips),
         rules_(m_),
@@ -77,7 +106,10 @@ class PatternKernel {
         if (Error e = check(a, call.instruction); !e.ok()) return e;
     if (Error e = check_pending(call); !e.ok()) return e;
     if (Error e = check_overlaps(call); !e.ok()) return e;
-    for (const KernelArray& r : call.results) write(r), note(r.memory);
+    for (const KernelArray& r : call.results) {
+      if (Error e = write(r); !e.ok()) return e;
+      note(r.memory);
+    }
     if (call.results.size() > 1)
       for (const KernelArray& r : call.results)
         if (Error e = check(r, call.instruction); !e.ok()) return e;
@@ -85,7 +117,7 @@ class PatternKernel {
     return {};
   }
   [[nodiscard]] Error fill_constant(const KernelArray& array) noexcept {
-    return write(array), Error{};
+    return write(array);
   }
   [[nodiscard]] Result<bool> test_loop(const KernelCall& call) noexcept {
     for (const KernelArray& a : call.operands)
@@ -133,6 +165,12 @@ class PatternKernel {
     }
     return {};
   }
+  /// Makes a copy of the plan where the patterns are in memory that the host cannot touch.
+  [[nodiscard]] Error copy(Block to, const std::byte* from) noexcept
+    requires requires(Patterns& p) { p.copy(to, from); }
+  {
+    return patterns_.copy(to, from);
+  }
   void on_move(const Move& move, Block to) noexcept {
     note(to);
     copies_[index_of(move.to)] = {to, next_stamp()};
@@ -144,14 +182,16 @@ class PatternKernel {
   /// Chooses how much is tested; what was written fully passes both tests. Call it between runs.
   void set_check(PatternCheck check) noexcept { check_ = check; }
 
-  /// Writes the pattern of a value that comes from outside: an argument.
-  void write(const KernelArray& array) noexcept {
-    if (array.memory.size == 0) return;
+  /// Writes the pattern of a value that comes from outside: an argument. Errors: those of the
+  /// patterns.
+  [[nodiscard]] Error write(const KernelArray& array) noexcept {
+    if (array.memory.size == 0) return {};
     const std::uint32_t p = origins_.position(array.instruction, array.node);
     const std::uint64_t stamp = next_stamp();
-    BytePattern(stamp).write(array.memory, check_);
+    if (Error e = patterns_.write(stamp, array.memory, check_); !e.ok()) return e;
     writes_[p] = {array.memory, stamp};
     std::atomic_ref(stamps_[p]).store(stamp, std::memory_order_relaxed);
+    return {};
   }
   /// Tests that a value is where it should be. Errors: internal; `fault` has the names.
   [[nodiscard]] Error check(const KernelArray& array, InstructionId reader) noexcept {
@@ -195,6 +235,7 @@ class PatternKernel {
   };
 
   const Module& m_;
+  HOLDFAST_NO_UNIQUE_ADDRESS Patterns patterns_;
   PatternCheck check_;
   const std::uint32_t trips_;
   InPlaceRules rules_;
@@ -250,8 +291,9 @@ class PatternKernel {
   [[nodiscard]] Error compare(const KernelArray& array, std::uint64_t stamp,
                               InstructionId reader) noexcept {
     std::atomic_ref(checked_).fetch_add(1, std::memory_order_relaxed);
-    const Bytes at = BytePattern(stamp).compare(array.memory, check_);
-    return at == array.memory.size ? Error{} : blame_writer(array, at, reader);
+    const Result<Bytes> at = patterns_.compare(stamp, array.memory, check_);
+    if (!at.ok()) return at.error();
+    return *at == array.memory.size ? Error{} : blame_writer(array, *at, reader);
   }
 
   // -- operations in two halves
@@ -374,6 +416,7 @@ class PatternKernel {
     return blame(fault);
   }
 };
-static_assert(watching_kernel<PatternKernel>);
+using PatternKernel = BasicPatternKernel<HostPatterns>;
+static_assert(watching_kernel<PatternKernel> && !copying_kernel<PatternKernel>);
 
 }  // namespace holdfast

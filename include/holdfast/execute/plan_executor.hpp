@@ -29,15 +29,13 @@ namespace holdfast {
 
 /// Carries a memory plan out on a backend's memory, as often as asked.
 ///
-/// The host must be able to touch the memory; copies of the plan are made by the host.
+/// Copies of the plan are made by the host, which must be able to touch the memory, or by a
+/// `copying_kernel`.
 /// The program's tables must outlive it. Threads: `execute` any number at once, with a kernel that
 /// allows it.
 template <memory_backend Backend, event Event = default_event<Backend>,
           hold_policy Hold = SharedHold>
 class PlanExecutor {
-  static_assert(host_accessible<Backend>,
-                "the executor reads and writes memory through its address");
-
  public:
   using buffer_type = TrackedBuffer<Backend, Event, Hold>;
   using raw_type = typename buffer_type::raw_type;
@@ -52,6 +50,8 @@ class PlanExecutor {
   [[nodiscard]] static Result<PlanExecutor> make(const PlannedProgram& program, Backend backend,
                                                  Kernel& kernel,
                                                  Alignment alignment = default_alignment) noexcept {
+    static_assert(host_accessible<Backend> || copying_kernel<Kernel>,
+                  "the host cannot make the copies of a plan in this memory");
     PlanExecutor out(program, std::move(backend), alignment);
     if (Error e = out.list_leaves(); !e.ok()) return e;
     if (Error e = out.make_constants(kernel); !e.ok()) return e;
@@ -224,6 +224,7 @@ class PlanExecutor {
   [[nodiscard]] Error start(std::span<buffer_type* const> arguments, std::span<buffer_type> results,
                             Kernel& kernel, HostStreams* streams,
                             const LaunchOptions& options) noexcept {
+    static_assert(host_accessible<Backend> || copying_kernel<Kernel>);
     if (results.size() != results_.size())
       return wrong_count("room for another number of results than the program has", results.size(),
                          results_.size());

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 #include "holdfast/execute/detail/table.hpp"
@@ -216,15 +215,16 @@ class Machine {
     else
       return static_cast<void>(point), Error{};
   }
-  void move(const Step& step) noexcept {
+  [[nodiscard]] Error move(const Step& step) noexcept {
     for (const Move& move : p_.live->moves_of(step)) {
       std::byte* const from = memory_.at(move.from);
       std::byte* const to = memory_.at(move.to);
       const Bytes size = m_.shapes.byte_size(p_.live->places[index_of(move.to)].shape);
       if (from == to || from == nullptr || to == nullptr) continue;
-      std::memmove(to, from, static_cast<std::size_t>(size));
+      if (Error e = copy_with(kernel_, Block{to, size}, from); !e.ok()) return e;
       if constexpr (watching_kernel<Kernel>) kernel_.on_move(move, Block{to, size});
     }
+    return {};
   }
   /// Lays a called frame's memory over its caller's.
   void enter(InstructionId call) noexcept {
@@ -298,7 +298,7 @@ class Machine {
           break;
       }
       if (Error e = tell(point); !e.ok()) return e;
-      move(step);
+      if (Error e = move(step); !e.ok()) return e;
       if (step.kind == StepKind::call) enter(step.instruction);
       if (step.kind == StepKind::finish && depth_-- == 0) return {};
     }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <utility>
@@ -137,15 +136,15 @@ class PlanRun : private Continuation {
   /// event too.
   Error carry_out(HostStreams* streams) noexcept {
     Error e = state.wait();
+    if (e.ok()) e = copy(state.before);
     if (e.ok()) {
-      copy(state.before);
       if constexpr (watching_kernel<Kernel>) kernel_.on_start(state.arenas());
       const bool lent =
           streams != nullptr && machine.uses_streams() && streams->lend(machine.window());
       e = machine.run();
       if (lent) streams->withdraw(machine.window());
     }
-    if (e.ok()) copy(state.after);
+    if (e.ok()) e = copy(state.after);
     state.finish(e);
     return e;
   }
@@ -161,9 +160,11 @@ class PlanRun : private Continuation {
   }
 
  private:
-  static void copy(const Table<typename State::Copy>& copies) noexcept {
+  [[nodiscard]] Error copy(const Table<typename State::Copy>& copies) noexcept {
     for (const auto& c : copies)
-      if (c.to.size > 0) std::memcpy(c.to.data, c.from, static_cast<std::size_t>(c.to.size));
+      if (c.to.size > 0)
+        if (Error e = copy_with(kernel_, c.to, c.from); !e.ok()) return e;
+    return {};
   }
   Kernel& kernel_;
   HostStreams* streams_ = nullptr;
