@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA sources, streams, events and buffers on a real device, with a kernel that writes and
+// tests patterns there. tests/backend_cuda includes this file with the double as its machine, so
+// that it is known to be right where no GPU is.
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#ifndef HOLDFAST_TEST_MACHINE
+#include "device/real_machine.hpp"
+#endif
+#include "execute/planned_text.hpp"
+#include "holdfast/backend/bfc_pool.hpp"
+#include "holdfast/backend/cuda/device_memory.hpp"
+#include "holdfast/backend/cuda/host_memory.hpp"
+#include "holdfast/backend/cuda/pool_memory.hpp"
+#include "holdfast/backend/cuda/resource.hpp"
+#include "holdfast/backend/cuda/vmm_memory.hpp"
+#include "holdfast/buffer/tracked_buffer.hpp"
+
+using namespace holdfast;
+using namespace holdfast::literals;
+using namespace holdfast::testing;
+
+namespace {
+
+using Driver = CudaMachine::Driver;
+using Context = BasicCudaContext<Driver>;
+using Stream = BasicCudaStream<Driver>;
+using StreamRef = BasicCudaStreamRef<Driver>;
+using Mark = BasicCudaEvent<Driver>;
+using Plain = BasicCudaDeviceMemory<Driver>;
+using Pool = BasicCudaPool<Driver>;
+using PoolMemory = BasicCudaPoolMemory<Driver>;
+using Pinned = BasicCudaHostMemory<Driver>;
+using Managed = BasicCudaManagedMemory<Driver>;
+using Buffer = TrackedBuffer<PoolMemory, Mark, SharedHold>;
+using Checker = program::PatternDevice<Driver, decltype(std::declval<CudaMachine&>().launch())>;
+
+struct Machine : CudaMachine {
+  Machine() { REQUIRE(checker->make().ok()); }
+  ~Machine() {
+    CHECK(context().synchronize().ok());
+    while (context().run_completions()) {
+    }
+    checker.reset();
+  }
+  Stream stream() { return std::move(*context().make_stream()); }
+  Mark mark(const StreamRef& s) { return std::move(*Mark::recorded_on(s)); }
+  /// Enqueues a kernel that writes a pattern.
+  void write(const StreamRef& s, Block b, std::uint64_t stamp) {
+    REQUIRE(launch()(s, program::PatternArguments(stamp, b, PatternCheck::full, nullptr)).ok());
+  }
+  /// Tests a pattern when all before it is done.
+  bool holds(Block b, std::uint64_t stamp) {
+    const Result<Bytes> at = checker->compare(stamp, b, PatternCheck::full);
+    REQUIRE(at.ok());
+    return *at == b.size;
+  }
+  Pool pool = std::move(*Pool::make(context()));
+  std::unique_ptr<Checker> checker = std::make_unique<Checker>(pool.memory(), stream(), launch());
+};
+bool is_aligned(Block b, std::uintptr_t to) {
+  return reinterpret_cast<std::uintptr_t>(b.data) % to == 0;
+}
+// Copies of a source there and back.
+template <class M>
+void check_copies(M memory) {
+  std::vector<std::byte> in(100'003), out(in.size());
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::byte>(i * 7);
+  const Block a = *memory.allocate(static_cast<Bytes>(in.size()), Alignment(256));
+  const Block b = *memory.allocate(static_cast<Bytes>(in.size()) + 5, Alignment(256));
+  CHECK(memory.copy_in(a, 0, in)->wait().ok());
+  CHECK(memory.copy(b, 5, a, 0, a.size)->wait().ok());
+  CHECK(memory.copy_out(b, 5, out)->wait().ok());
+  CHECK(in == out);
+  CHECK(memory.copy_in(a, 1, in).error().code == Errc::invalid_argument);
+  memory.deallocate(a);
+  memory.deallocate(b);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "device: plain memory is aligned, holds what is copied and written there, and refuses what "
+    "there is not") {
+  Machine m;
+  Plain memory(m.context());
+  check_copies(memory);
+  const Block b = *memory.allocate(3_MiB + 1, Alignment(256));
+  CHECK(is_aligned(b, 256));
+  CHECK(m.checker->write(11, b, PatternCheck::full).ok());
+  CHECK(m.holds(b, 11));
+  CHECK(!m.holds(b, 12));
+  std::byte last{};
+  CHECK(memory.copy_out(b, b.size - 1, {&last, 1})->wait().ok());
+  memory.deallocate(b);
+  CHECK(*memory.allocate(0, Alignment(1)) == Block{});
+  const Error e = memory.allocate(Bytes{1} << 46, Alignment(256)).error();
+  CHECK(e.code == Errc::out_of_memory);
+  CHECK(e.native == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(e.requested == Bytes{1} << 46);
+  CHECK(e.available > 0);
+}
+
+TEST_CASE("device: the kernel's patterns are the host's, at every size") {
+  Machine m;
+  Plain memory(m.context());
+  for (const Bytes size : {1, 7, 8, 63, 4095, 4096, 4097, 8191, 100'001})
+    for (const PatternCheck check : {PatternCheck::full, PatternCheck::page}) {
+      std::vector<std::byte> bytes(static_cast<std::size_t>(size));
+      const Block block = *memory.allocate(size, Alignment(256));
+      CHECK(memory.copy_in(block, 0, bytes)->wait().ok());
+      CHECK(m.checker->write(3, block, check).ok());
+      CHECK(memory.copy_out(block, 0, bytes)->wait().ok());
+      CHECK(BytePattern(3).compare({bytes.data(), size}, check) == size);
+      CHECK(*m.checker->compare(3, block, check) == size);
+      CHECK(*m.checker->compare(4, block, check) ==
+            BytePattern(4).compare({bytes.data(), size}, check));
+      memory.deallocate(block);
+    }
+}
+
+TEST_CASE(
+    "device: a pool's blocks are reused in their stream's order, and what it keeps is given back") {
+  Machine m;
+  PoolMemory memory = m.pool.memory();
+  check_copies(memory);
+  const Stream s = m.stream();
+  for (std::uint64_t round = 1; round <= 50; ++round) {
+    const Block a = *memory.allocate(s, 4_MiB, Alignment(256));
+    CHECK(is_aligned(a, 256));
+    m.write(s, a, round);
+    memory.deallocate(s, a);
+    const Block b = *memory.allocate(s, 4_MiB, Alignment(256));
+    m.write(s, b, round + 100);
+    CHECK(s.synchronize().ok());
+    CHECK(m.holds(b, round + 100));
+    memory.deallocate(s, b);
+  }
+  CHECK(s.synchronize().ok());
+  CHECK(memory.used() <= 512);  // the checker's word
+  CHECK(memory.peak_reserved() >= 4_MiB);
+  CHECK(memory.trim(0) >= 0);
+  CHECK(memory.reserved() <= 32_MiB);
+}
+
+TEST_CASE("device: an event orders streams: what one wrote the other reads, two hundred times") {
+  Machine m;
+  PoolMemory memory = m.pool.memory();
+  const Stream a = m.stream(), b = m.stream();
+  const Block block = *memory.allocate(8_MiB, Alignment(256));
+  const Block copy = *memory.allocate(8_MiB, Alignment(256));
+  for (std::uint64_t round = 1; round <= (CudaMachine::is_real ? 200 : 3); ++round) {
+    m.write(a, block, round);
+    const Mark written = m.mark(a);
+    CHECK(written.wait_on(b.ref()).ok());
+    Mark copied = std::move(*memory.copy(b.ref(), copy, 0, block, 0, block.size));
+    CHECK(copied.wait_on(a.ref()).ok());  // before it is written again
+    CHECK(copied.wait().ok());
+    CHECK(written.ready());
+    CHECK(m.holds(copy, round));
+  }
+  memory.deallocate(block);
+  memory.deallocate(copy);
+}
+
+TEST_CASE("device: continuations run when the event is done, and never before") {
+  Machine m;
+  PoolMemory memory = m.pool.memory();
+  const Stream s = m.stream();
+  const Block block = *memory.allocate(16_MiB, Alignment(256));
+  struct Node : Continuation {
+    int count = 0;
+  } node;
+  node.run = [](Continuation& self) noexcept { ++static_cast<Node&>(self).count; };
+  for (std::uint64_t k = 0; k < 20; ++k) m.write(s, block, k);
+  const Mark end = m.mark(s);
+  const bool queued = end.then(node);
+  if (queued) {
+    CHECK(end.wait().ok());
+    for (int k = 0; k < 1000 && node.count == 0; ++k)
+      static_cast<void>(m.context().run_completions());
+    CHECK(node.count == 1);
+  }
+  CHECK(end.ready());
+  CHECK(m.holds(block, 19));
+  memory.deallocate(block);
+}
+
+TEST_CASE("device: a deleted buffer's memory stays until the last use on the device is done") {
+  Machine m;
+  PoolMemory memory = m.pool.memory();
+  const Stream s = m.stream();
+  const Bytes before = memory.used();
+  Block block;
+  {
+    Buffer b = std::move(*Buffer::allocate(memory, 32_MiB));
+    auto hold = std::move(*b.hold(HoldKind::usage));
+    block = hold.raw().block();
+    for (std::uint64_t k = 0; k < 20; ++k) m.write(s, block, k);
+    hold.convert(m.mark(s));
+  }
+  const Mark end = m.mark(s);
+  if (!end.ready()) CHECK(memory.used() > before);
+  CHECK(end.wait().ok());
+  while (m.context().run_completions()) {
+  }
+  CHECK(s.synchronize().ok());
+  CHECK(m.context().synchronize().ok());
+  CHECK(memory.used() == before);
+}
+
+TEST_CASE("device: a donated buffer's memory goes on to another owner, contents and all") {
+  Machine m;
+  Buffer b = std::move(*Buffer::allocate(m.pool.memory(), 1_MiB));
+  const Block block = b.hold(HoldKind::usage)->raw().block();
+  CHECK(m.checker->write(5, block, PatternCheck::full).ok());
+  auto donation = std::move(*b.hold(HoldKind::donation));
+  Buffer next = std::move(*Buffer::make(donation.raw()));
+  donation.confirm();
+  CHECK(b.hold(HoldKind::usage).error().code == Errc::donated);
+  CHECK(next.hold(HoldKind::usage)->raw().block() == block);
+  CHECK(m.holds(block, 5));
+}
+
+TEST_CASE(
+    "device: locked host memory moves both ways, managed memory is the host's and the device's") {
+  Machine m;
+  PoolMemory memory = m.pool.memory();
+  Pinned pinned(m.context());
+  const Block host = *pinned.allocate(1_MiB, Alignment(256));
+  const Block block = *memory.allocate(1_MiB, Alignment(256));
+  BytePattern(9).write(host, PatternCheck::full);
+  const Stream s = m.stream();
+  const auto size = static_cast<std::size_t>(host.size);
+  CHECK(memory.copy_in(s.ref(), block, 0, {host.data, size})->wait().ok());
+  CHECK(m.holds(block, 9));
+  CHECK(m.checker->write(10, block, PatternCheck::full).ok());
+  CHECK(memory.copy_out(s.ref(), block, 0, {host.data, size})->wait().ok());
+  CHECK(BytePattern(10).compare(host, PatternCheck::full) == host.size);
+  CHECK(m.holds(host, 10));  // the device reads it where it lies
+  memory.deallocate(block);
+  pinned.deallocate(host);
+
+  Managed managed(m.context());
+  const Result<Block> both = managed.allocate(1_MiB, Alignment(256));
+  REQUIRE((both.ok() || both.error().code == Errc::unsupported));
+  if (!both.ok()) return;
+  CHECK(m.checker->write(20, *both, PatternCheck::full).ok());
+  CHECK(BytePattern(20).compare(*both, PatternCheck::full) == both->size);
+  managed.deallocate(*both);
+
+  std::vector<std::byte> own(1 << 20);
+  {
+    auto locked = BasicCudaRegistration<Driver>::make(m.context(), {own.data(), 1_MiB});
+    CHECK(locked.ok());
+    CHECK(!BasicCudaRegistration<Driver>::make(m.context(), {own.data(), 1_MiB}).ok());
+  }
+  CHECK(BasicCudaRegistration<Driver>::make(m.context(), {own.data(), 1_MiB}).ok());
+}
+
+TEST_CASE(
+    "device: a best-fit pool over device memory, and a cuda::mr resource, give blocks that do not "
+    "touch") {
+  Machine m;
+  using Heap = BfcHeap<Plain>;
+  const auto try_out = [&](auto&& give, auto&& take) {
+    std::vector<Block> blocks;
+    for (Bytes k = 1; k <= 40; ++k) {
+      const Block b = give(k * 1000);
+      REQUIRE(b.data != nullptr);
+      CHECK(m.checker->write(static_cast<std::uint64_t>(k), b, PatternCheck::full).ok());
+      blocks.push_back(b);
+    }
+    for (std::size_t k = 0; k < blocks.size(); ++k) CHECK(m.holds(blocks[k], k + 1));
+    for (const Block b : blocks) take(b);
+  };
+  Heap heap = std::move(*Heap::make(Plain(m.context()), {}));
+  auto pool = heap.pool();
+  try_out([&](Bytes n) { return *pool.allocate(n, Alignment(256)); },
+          [&](Block b) { pool.deallocate(b); });
+  CudaResource<PoolMemory> resource(m.pool.memory(), m.context());
+  const Stream s = m.stream();
+  try_out(
+      [&](Bytes n) {
+        const auto size = static_cast<std::size_t>(n);
+        auto* const p = static_cast<std::byte*>(resource.allocate(size, 256));
+        return Block{p, n};
+      },
+      [&](Block b) {
+        resource.deallocate_async(b.data, static_cast<std::size_t>(b.size), 256,
+                                  to_stream_ref(s.ref()));
+      });
+  CHECK(s.synchronize().ok());
+}
+
+TEST_CASE("device: virtual memory gives blocks and takes them back in a stream's order") {
+  Machine m;
+  const Stream s = m.stream();
+  auto owner = BasicCudaVmm<Driver>::make(m.context(), {});
+  REQUIRE((owner.ok() || owner.error().code == Errc::unsupported));
+  if (!owner.ok()) return;
+  auto memory = owner->memory();
+  for (std::uint64_t round = 1; round <= 5; ++round) {
+    const Block b = *memory.allocate(s, 5_MiB, Alignment(256));
+    m.write(s, b, round);
+    CHECK(s.synchronize().ok());
+    CHECK(m.holds(b, round));
+    memory.deallocate(s, b);
+  }
+  CHECK(s.synchronize().ok());
+  CHECK(memory.trim(0) >= 5_MiB);
+}
+
+TEST_CASE("device: a plan with a loop is carried out on device memory, every value checked there") {
+  constexpr char text[] = R"(HloModule loop, input_output_alias={ {}: (0, {}, may-alias) }
+body {
+  s = (f32[70000], f32[70000]) parameter(0)
+  a = f32[70000] get-tuple-element(s), index=0
+  b = f32[70000] get-tuple-element(s), index=1
+  c = f32[70000] custom-call(a, b), custom_call_target="C"
+  ROOT t = (f32[70000], f32[70000]) tuple(b, c)
+}
+condition {
+  s = (f32[70000], f32[70000]) parameter(0)
+  a = f32[70000] get-tuple-element(s), index=0
+  ROOT p = pred[] custom-call(a), custom_call_target="P"
+}
+ENTRY e {
+  x = f32[70000] parameter(0)
+  y = f32[70000] parameter(1)
+  s = (f32[70000], f32[70000]) tuple(x, y)
+  w = (f32[70000], f32[70000]) while(s), condition=condition, body=body
+  r = f32[70000] get-tuple-element(w), index=1
+  ROOT o = f32[70000] custom-call(r, x), custom_call_target="C"
+}
+)";
+  const PlannedText p(text);
+  Machine m;
+  using Executor = PlanExecutor<PoolMemory, Mark>;
+  BasicPatternKernel<program::DevicePatterns<Checker>> kernel(p.program(), PatternCheck::full, 3, 1,
+                                                              {m.checker.get()});
+  Executor executor = std::move(*Executor::make(p.program(), m.pool.memory(), kernel));
+  std::vector<Executor::buffer_type> arguments, results(executor.results().size());
+  std::vector<Executor::buffer_type*> pointers;
+  for (const ProgramLeaf& a : executor.arguments()) {
+    arguments.push_back(std::move(*Executor::buffer_type::allocate(m.pool.memory(), a.size)));
+    const Block block = arguments.back().hold(HoldKind::usage)->raw().block();
+    REQUIRE(kernel.write({a.instruction, 0, a.node, a.shape, block}).ok());
+  }
+  for (auto& a : arguments) pointers.push_back(&a);
+  CHECK(executor.execute(pointers, results, kernel).ok());
+  CHECK(results[0].block_for_operations().ok());
+  const ProgramLeaf& r = executor.results()[0];
+  CHECK(kernel
+            .check({r.instruction, 0, r.node, r.shape,
+                    results[0].hold(HoldKind::usage)->raw().block()},
+                   p.module[p.module.entry].root)
+            .ok());
+  CHECK(kernel.fault().kind == PatternFault::Kind::none);
+  CHECK(kernel.values_checked() > 10);
+}
