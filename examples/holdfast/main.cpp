@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
       ->required();
   replay->add_option("--json", o.json, "writes the figures as JSON; - is standard output");
   replay->add_option("--backend", o.replay_backend, "whose memory")
-      ->check(CLI::IsMember({"host-pool", "system"}));
+      ->check(CLI::IsMember({"host-pool", "bfc", "system"}));
   replay
       ->add_option("--check", o.check,
                    "every byte, the ends of each block and of its pages, or none; full up to 4 GiB")

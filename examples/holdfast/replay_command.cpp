@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "holdfast/backend/bfc_pool.hpp"
 #include "holdfast/backend/host/host_pool.hpp"
 #include "holdfast/backend/host/system_memory.hpp"
 #include "holdfast/backend/layer/limited.hpp"
@@ -52,7 +53,13 @@ Result<ReplayReport> replay_on(const MemoryLog& log, const Options& o) {
     MemoryLimit cap(limit);
     return replay(log, make_stack<Limiting>(SystemMemory{}, cap), options, shown);
   }
-  // The pool's own limit holds for what it reserves.
+  // A pool's own limit holds for what it reserves.
+  if (o.replay_backend == "bfc") {
+    Result<BfcHeap<SystemMemory>> heap =
+        BfcHeap<SystemMemory>::make(SystemMemory{}, {.limit = std::max<Bytes>(limit, 256)});
+    if (!heap.ok()) return heap.error();
+    return replay(log, heap->pool(), options, shown);
+  }
   Result<HostHeap> heap = HostHeap::make({.limit = std::max<Bytes>(limit, 1)});
   if (!heap.ok()) return heap.error();
   return replay(log, heap->pool(), options, shown);
