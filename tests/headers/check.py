@@ -6,6 +6,7 @@ gcc      each header alone and twice, under the strictest warnings; all together
 clang    all together with and without exceptions and RTTI, for each clang++ found; each header alone for the newest
 nvcc     all headers together in a .cu, with and without exceptions
 link     all headers in two translation units linked together (ODR), in opposite orders; the single file, too
+driver   a program on CUDA's headers links, as .cpp and as .cu, without the driver's library and starts where there is none
 tree     the umbrella names every plain header; the versions agree; each first header of a folder opens with five lines
 """
 import os
@@ -111,6 +112,36 @@ def link():
                              for what, at, base, flags in links])
 
 
+USES_DRIVER = """#include "holdfast/cuda.hpp"
+int main() {
+  const auto context = holdfast::CudaContext::make();
+  return context.ok() || context.error().code == holdfast::Errc::unsupported ? 0 : 1;
+}
+"""
+
+
+def driver():
+    if not CUDA:
+        return checks.skip("headers: a program on CUDA's headers", "no cuda.h")
+    nvcc_ = shutil.which("nvcc") or shutil.which(f"{CUDA}/bin/nvcc")
+    with checks.scratch() as name:
+        folder = pathlib.Path(name)
+        for kind, compiler in (("cpp", ["g++", *BASE, "-pthread"]), ("cu", [nvcc_, "-std=c++20", f"-I{tree.INCLUDE}"] if nvcc_ else None)):
+            if compiler is None:
+                checks.skip("headers: a program as .cu", "no nvcc")
+                continue
+            source, run = folder / f"uses_driver.{kind}", folder / f"run_{kind}"
+            source.write_text(USES_DRIVER)
+            checks.command(f"headers: a program as .{kind} links without the driver's library", [*compiler, source, "-o", run, "-ldl"])
+            if not run.exists():
+                continue
+            undefined = subprocess.run(["nm", "--undefined-only", run], capture_output=True, text=True).stdout
+            needed = subprocess.run(["readelf", "--dynamic", run], capture_output=True, text=True).stdout
+            checks.check(f"headers: a program as .{kind} asks the linker for nothing of the driver's", "dlopen" in undefined and "NEEDED" in needed
+                         and not re.search(r"\bcu[A-Z]\w+", undefined) and "libcuda" not in needed, undefined + needed)
+            checks.command(f"headers: a program as .{kind} starts, with a driver or without", [run])
+
+
 def five_lines(text):
     """The lines of comment before #pragma once that are not the licence's."""
     head = text.split("#pragma once")[0].splitlines()
@@ -134,7 +165,7 @@ def check_tree():
             checks.check(f"headers: a header of {folder}/ opens with the folder's five lines", any(n == 5 for n in counts), f"lines: {sorted(counts)}")
 
 
-PARTS = {"gcc": gcc, "clang": clang, "nvcc": nvcc, "link": link, "tree": check_tree}
+PARTS = {"gcc": gcc, "clang": clang, "nvcc": nvcc, "link": link, "driver": driver, "tree": check_tree}
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or PARTS:
