@@ -131,3 +131,47 @@ TEST_CASE("bfc_moves: in a two-ended pool blocks move within their own end's hol
   CHECK(pool.allocate(1024, Alignment(1), BfcEnd::upper).ok());
   CHECK(!pool.allocate(1024, Alignment(1), BfcEnd::lower).ok());
 }
+
+TEST_CASE("bfc_moves: nothing moves to memory that may still be used, and not into the gap") {
+  FakeLog log;
+  auto heap = std::move(*BfcHeap<FakeMemory, BestFit, ExactSplit>::make({&log}, {.limit = 5120, .region = 5120}));
+  auto pool = heap.pool();
+  std::vector<Block> a;
+  for (int i = 0; i < 5; ++i) a.push_back(*pool.allocate(1024, Alignment(1)));
+  pool.set_now(4);
+  for (const unsigned i : {1u, 3u}) pool.deallocate(a[i]);
+  CHECK(plan_bfc_moves(pool.snapshot(), 2048).error().code == Errc::infeasible);
+  pool.set_safe_frontier(5);
+  CHECK(plan_bfc_moves(pool.snapshot(), 2048)->size() == 1);
+
+  auto ends = std::move(*BfcHeap<FakeMemory, BestFit, ExactSplit, TwoEnded>::make({&log}, {.limit = 4096}));
+  auto two = ends.pool();
+  const Block low = *two.allocate(256, Alignment(1), BfcEnd::lower);
+  CHECK(two.allocate_at({low.data + 1024, 256}).error().code == Errc::wrong_state);
+}
+
+TEST_CASE("bfc_moves: what alignment leaves over before a moved block is room for the next") {
+  FakeLog log;
+  auto heap = std::move(*BfcHeap<FakeMemory, BestFit, ExactSplit>::make({&log}, {.limit = 12288, .region = 12288}));
+  auto pool = heap.pool();
+  REQUIRE(pool.allocate(4352, Alignment(1)).ok());
+  const Block hole = *pool.allocate(1280, Alignment(1)), first = *pool.allocate(512, Alignment(1));
+  const Block aligned = *pool.allocate(512, Alignment(1024)), last = *pool.allocate(256, Alignment(1));
+  const Block small = *pool.allocate(256, Alignment(1));
+  REQUIRE(pool.allocate(5120, Alignment(1)).ok());
+  pool.deallocate(hole);
+  pool.deallocate(small);
+  const auto moves = plan_bfc_moves(pool.snapshot(), 1536);
+  REQUIRE(moves.ok());
+  REQUIRE(moves->size() == 3);
+  CHECK((*moves)[0].from == first);
+  CHECK((*moves)[0].to.data == hole.data);
+  CHECK((*moves)[1].from == aligned);
+  CHECK((*moves)[1].to.data == hole.data + 768);
+  CHECK((*moves)[2].from == last);
+  CHECK((*moves)[2].to.data == hole.data + 512);
+  for (const BfcMove& m : *moves) REQUIRE(pool.allocate_at(m.to, m.alignment).ok());
+  for (const BfcMove& m : *moves) pool.deallocate(m.from);
+  CHECK(pool.allocate(1536, Alignment(1)).ok());
+  check_bfc(pool);
+}

@@ -86,6 +86,14 @@ TEST_CASE("bfc_pool: a chunk less than twice the request is given whole; an exac
   CHECK(exact.pool.statistics().split_waste == 0);
 }
 
+TEST_CASE("bfc_pool: the region size doubles after a region of that size, not after one that had to be larger (6.2)") {
+  Arena<> a(1_GiB);
+  a.take(3_MiB);  // the whole of 4 MiB
+  a.take(4_MiB);
+  a.take(4_MiB);
+  CHECK(a.log.asked == std::vector<Bytes>{4_MiB, 4_MiB, 8_MiB});
+}
+
 TEST_CASE("bfc_pool: fragmentation within and outside of chunks is what the chunks say (BF5)") {
   Fixed<> a(4096);
   const std::array<Block, 4> b{a.take(1024), a.take(1024), a.take(1024), a.take(1024)};

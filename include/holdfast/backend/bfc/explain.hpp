@@ -44,10 +44,10 @@ struct BfcExplanation {
 
 namespace detail {
 
-/// A run of chunks that would hold a request, were none in use: the shortest that ends there, and the free chunks beside it.
+/// A run of chunks that would hold a request, were none in use: the shortest that ends there.
 struct BfcWindow {
   std::size_t begin, end;  ///< its chunks, half-open
-  Block hole;
+  Block hole;              ///< what it would be, with the free chunks beside it
   Bytes live;  ///< bytes of chunks in use
   std::uint32_t blocks;
 };
@@ -69,7 +69,7 @@ void bfc_each_window(const BfcSnapshot& s, const BfcRequest& wanted, Visitor vis
     std::size_t begin = first, end = last + 1;
     while (begin > 0 && !all[begin - 1].used() && all[begin - 1].region == all[first].region) --begin;
     while (end < all.size() && !all[end].used() && all[end].region == all[first].region) ++end;
-    visitor(BfcWindow{begin, end, {all[begin].block.data, stop(end - 1) - all[begin].block.data}, live, blocks});
+    visitor(BfcWindow{first, last + 1, {all[begin].block.data, stop(end - 1) - all[begin].block.data}, live, blocks});
   }
 }
 
@@ -134,7 +134,7 @@ inline void bfc_find_free(const BfcSnapshot& s, const BfcRequest& wanted, BfcExp
   if (fits) return e.reason = BfcReason::fits, e;
   detail::bfc_find_window(s, wanted, e);
   const bool refused = s.refused != 0 && s.refused <= e.rounded;
-  const bool collects = s.options.garbage_collection && freed_before == bfc_any_time && e.idle != 0 && !s.two_ended && !refused &&
+  const bool collects = s.options.garbage_collection && freed_before == bfc_any_time && e.idle != 0 && !s.two_ended &&
                         saturating_add(e.room, e.idle) >= e.rounded;
   if (e.room >= e.rounded && !refused)
     e.reason = BfcReason::grows;

@@ -99,6 +99,7 @@ class BfcChunks {
   /// Makes a free chunk between two others (0: none), which `reserve` made room for.
   std::uint32_t make(std::byte* data, Bytes size, BfcEnd owner, std::uint32_t prev, std::uint32_t next) noexcept {
     const std::uint32_t c = free_ != 0 ? free_ : made_++;
+    HOLDFAST_ASSERT(c < chunks_.capacity());
     BfcChunk& chunk = chunks_[c];
     if (free_ != 0) free_ = chunk.next, --spare_;
     ++count_;
