@@ -35,8 +35,8 @@ template <std::uint32_t Capacity>
 struct PageStacks {
   static constexpr std::uint32_t sets = 64, ways = 4, none = sets * ways;
   std::uint32_t key[none];  // pages of a run; 0: never used
-  std::uint64_t used[none / 64];  // a bit for each key that is not 0
-  BlockStack<Capacity> stack[none];
+  BlockStack<Capacity> stack[none];  // each in cache lines of its own
+  std::uint64_t used[none / 64];     // a bit for each key that is not 0
 
   [[nodiscard]] static constexpr std::uint32_t set_of(std::uint32_t pages) noexcept { return (pages * 0x9E37'79B1u >> 26) * ways; }
   [[nodiscard]] std::uint32_t find(std::uint32_t pages) const noexcept {
