@@ -44,12 +44,13 @@ struct Trace {
   MemoryLog log;
 };
 
-/// Best fit over regions of plain device memory.
-class BestFit {
+/// Best fit over regions of plain device memory: each twice as large as the last, or each as large
+/// as the request that needs it.
+template <class Growth>
+class BestFitPool {
+  using Heap = BfcHeap<CudaDeviceMemory, BestFit, BfcSplit, Growth>;
+
  public:
-  BestFit()
-      : heap_(std::move(*BfcHeap<CudaDeviceMemory>::make(CudaDeviceMemory(context())))),
-        pool_(heap_.pool()) {}
   Block allocate(Bytes size) {
     const Result<Block> b = pool_.allocate(size, Alignment(256));
     return b.ok() ? *b : Block{};
@@ -60,8 +61,8 @@ class BestFit {
   Bytes peak() { return pool_.statistics().peak_reserved; }
 
  private:
-  BfcHeap<CudaDeviceMemory> heap_;
-  decltype(heap_.pool()) pool_;
+  Heap heap_ = std::move(*Heap::make(CudaDeviceMemory(context())));
+  decltype(heap_.pool()) pool_ = heap_.pool();
 };
 
 /// The driver's pool through the library, in a stream's order.
@@ -234,7 +235,8 @@ const bool registered = [] {
           ->MinTime(0.3)
           ->Unit(benchmark::kMillisecond);
     };
-    put("BfcPool", replay<BestFit>);
+    put("BfcPool", replay<BestFitPool<BoundedGrowth>>);
+    put("BfcPool_exact", replay<BestFitPool<ExactGrowth>>);
     put("CudaPoolMemory", replay<OrderedPool>);
     put("floor_cudaMallocAsync", replay<MallocAsync>);
     put("floor_cudaMalloc", replay<Malloc>);
