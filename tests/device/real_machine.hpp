@@ -15,7 +15,6 @@ namespace holdfast::testing {
 /// A machine as tests/device asks for one.
 struct CudaMachine {
   using Driver = RealDriver;
-  static constexpr bool is_real = true;
   CudaMachine() { REQUIRE(module_.load().ok()); }
   ~CudaMachine() {
     CHECK(context_.synchronize().ok());

@@ -20,7 +20,6 @@ struct DoubleLaunch {
 /// A machine as tests/device asks for one.
 struct CudaMachine {
   using Driver = DoubleDriver;
-  static constexpr bool is_real = false;
   CudaWorld world;
   ~CudaMachine() {
     CHECK(context().synchronize().ok());
