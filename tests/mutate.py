@@ -13,6 +13,9 @@ TESTS = {
     'tb': ['buffer/tracked_buffer.cpp'], 'raw': ['buffer/raw_buffer.cpp'], 'rules': ['hold/hold_rules.cpp'],
     'launch': ['buffer/launch.cpp'], 'mslot': ['model/explorer.cpp', 'model/slot_list.cpp'], 'slots': ['backend/slot_pool.cpp'],
     'layers': ['fault/layers.cpp'], 'limit': ['backend/limited.cpp'], 'retry': ['backend/retrying.cpp'], 'guard': ['backend/guarded.cpp'],
+    'mrec': ['model/explorer.cpp', 'model/recorder.cpp'], 'count': ['trace/counters.cpp'], 'hash': ['trace/hash_table.cpp'],
+    'live': ['trace/live_set.cpp'], 'groups': ['trace/checkpoint.cpp'], 'grow': ['trace/growth.cpp'], 'leaks': ['trace/leak_report.cpp'],
+    'frag': ['trace/fragmentation.cpp'], 'log': ['trace/memory_log.cpp'], 'replay': ['trace/replay.cpp'], 'stacks': ['trace/stack_table.cpp'],
     'aligned': ['backend/aligned.cpp'], 'pinned': ['backend/pinned_pool.cpp'], 'later': ['backend/deferred.cpp'],
 }
 # (what is broken, header, text, replacement, the tests that must fail)
@@ -67,6 +70,23 @@ MUTANTS = [
 ('a cached block of any alignment','backend/host/detail/pinned_core.hpp',"cache_[i].size == whole && number(cache_[i].data) % static_cast<std::uintptr_t>(alignment) == 0","cache_[i].size == whole",'pinned'),
 ('the reserve is locked too','backend/host/detail/pinned_core.hpp',"room.bytes - options_.reserve","room.bytes",'pinned'),
 ('what is pending is released','backend/layer/deferred.hpp',"if (!n->event.ready()) {","if (false) {",'later'),
+('a slot is read while it is written','trace/recorder.hpp',"return slot.state.load(std::memory_order_relaxed) == 2 * n + 2;","return true;",'mrec'),
+('two writers in a slot','trace/recorder.hpp',"if (state % 2 != 0 || state > 2 * n ||","if (state > 2 * n ||",'mrec'),
+('the peak of the whole is lost','trace/counters.hpp',"    bytes_.raise(before.bytes.peak);\n","",'count'),
+('an entry before its home','trace/detail/hash_table.hpp',"< ((i - hole) & mask)","<= ((i - hole) & mask)",'hash'),
+('an unrecorded block keeps the old record','trace/live_set.hpp',"if (place->released == 0) count(*place, -1);","",'live'),
+('a size of 0 is another size','trace/live_set.hpp',"block.size == 0 || ","",'live'),
+('the newest block is the first','trace/checkpoint.hpp',"if (one.first < g->first)","if (one.first > g->first)",'groups'),
+('a fall does not begin anew','trace/growth.hpp',"      if (g.bytes < known->last) known->bytes = known->blocks = {};\n","",'grow'),
+('any line will do','trace/growth.hpp',"g->bytes.r2() >= rules.r2 &&","",'grow'),
+('what is gone is watched','trace/growth.hpp',"return g.round != round_;","return false;",'grow'),
+('rows by bytes alone','trace/leak_report.hpp',"if (va != vb) return va > vb;","",'leaks'),
+('holes without the free block before','trace/fragmentation.hpp',"arena[i > 0 && arena[i - 1].free ? i - 1 : i].offset","arena[i].offset",'frag'),
+('quantiles one too low','trace/fragmentation.hpp',"(sizes.size() * percent + 99) / 100 - 1","sizes.size() * percent / 100 - 1",'frag'),
+('names run into each other','trace/memory_log.hpp',"      if (!known) live = nullptr;\n","",'log'),
+('faults of a log with losses','trace/memory_log.hpp',"if (live != nullptr && log.lost == 0) e.fault","if (live != nullptr) e.fault",'log'),
+('what is left is not tested','trace/replay.hpp',"report_.error.ok() ? release(b) :","false ? release(b) :",'replay'),
+('a stack over two chunks','trace/stack_table.hpp',"if (chunk_of(at) != chunk_of(at + words - 1))","if (false)",'stacks'),
 ]
 
 
