@@ -53,14 +53,15 @@ Result<ReplayReport> replay_on(const MemoryLog& log, const Options& o) {
     MemoryLimit cap(limit);
     return replay(log, make_stack<Limiting>(SystemMemory{}, cap), options, shown);
   }
-  // A pool's own limit holds for what it reserves.
+  // A pool's own limit holds for what it reserves; what is never touched needs no memory.
   if (o.replay_backend == "bfc") {
     Result<BfcHeap<SystemMemory>> heap =
         BfcHeap<SystemMemory>::make(SystemMemory{}, {.limit = std::max<Bytes>(limit, 256)});
     if (!heap.ok()) return heap.error();
     return replay(log, heap->pool(), options, shown);
   }
-  Result<HostHeap> heap = HostHeap::make({.limit = std::max<Bytes>(limit, 1)});
+  Result<HostHeap> heap =
+      HostHeap::make({.limit = std::max<Bytes>(limit, 1), .heed_system = options.verify});
   if (!heap.ok()) return heap.error();
   return replay(log, heap->pool(), options, shown);
 }
