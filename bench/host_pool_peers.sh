@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # HostPool beside the allocators of Debian's packages, each in a process of its own, taken in turns so that all meet the same
-# machine: the median of ROUNDS (10) turns, in nanoseconds, for a turn while the core's other thread idles is nearly twice as
-# fast. With --json `{row: {allocator: ns}}`, else a table, and peak resident over peak live bytes, and the replays with every
-# page of every block touched, where memory that is given back costs a fault when it is needed again; there HostPool stands also
-# with an idle share as large as its peers'. ROWS=replay runs only the rows whose names begin so. Packages: libtbb-dev
-# libboost-dev libjemalloc-dev libmimalloc-dev libgoogle-perftools-dev (each may be missing but TBB's and Boost's).
+# machine: the least of ROUNDS (10) turns, in nanoseconds. With --json `{row: {allocator: ns}}`, else a table, peak resident over
+# peak live bytes, and the replays with every page touched, where memory that was given back costs a fault when it is needed
+# again; there HostPool stands also with an idle share as large as its peers'. ROWS=replay runs only the rows whose names begin
+# so. Packages: libtbb-dev libboost-dev libjemalloc-dev libmimalloc-dev libgoogle-perftools-dev (each may be missing but TBB's
+# and Boost's).
 set -eu
 cd "$(dirname "$0")/.."
 shared=${HOLDFAST_SHARED:-$PWD/../shared}
@@ -48,13 +48,14 @@ if [ "${1:-}" != --json ]; then
 fi
 unset IFS
 python3 - "$out" "${1:-}" <<'PY'
-import json, statistics, sys
+import json, sys
 def read(path):
-    turns = {}
+    best = {}
     for line in open(path):
         name, row, value = line.rstrip("\n").split("\t")
-        turns.setdefault(row, {}).setdefault(name, []).append(float(value))
-    return {row: {name: statistics.median(values) for name, values in cells.items()} for row, cells in turns.items()}
+        rows = best.setdefault(row, {})
+        rows[name] = min(rows.get(name, 1e18), float(value))
+    return best
 time = read(sys.argv[1] + "/time")
 if sys.argv[2] == "--json":
     print(json.dumps(time, indent=1))
