@@ -101,6 +101,8 @@ class BasicCudaSegment {
   [[nodiscard]] bool is_mapped(Bytes offset) const noexcept {
     return offset >= 0 && offset < range_.size && handles_[static_cast<std::size_t>(offset / granule_)] != 0;
   }
+  // For sources over it.
+  [[nodiscard]] detail::CudaState<Driver>& state() const noexcept { return *state_; }
 
  private:
   using Handle = CUmemGenericAllocationHandle;
