@@ -252,6 +252,18 @@ TEST_CASE("cuda event: T-E5 first_error, T-E6 run_when_ready, after_all and forw
   }
 }
 
+TEST_CASE("cuda event: T-E7 execute_when_ready of one event goes through its executor when somebody waits, not before") {
+  CudaWorld w;
+  const DoubleStream s = w.stream();
+  w.work(s);
+  const DoubleEvent e = w.mark(s);
+  int runs = 0;
+  CHECK(execute_when_ready(std::span<const DoubleEvent>(&e, 1), InlineExecutor{}, [&runs]() noexcept { ++runs; }).ok());
+  CHECK(runs == 0);
+  CHECK(e.wait().ok());
+  CHECK(runs == 1);
+}
+
 TEST_CASE("cuda event: of a set's events on one stream the last is kept") {
   CudaWorld w;
   const DoubleStream a = w.stream(), b = w.stream();

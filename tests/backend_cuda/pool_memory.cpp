@@ -12,6 +12,7 @@
 #include "double/cuda_world.hpp"
 #include "holdfast/buffer/tracked_buffer.hpp"
 #include "holdfast/event/combine.hpp"
+#include "holdfast/event/promise.hpp"
 
 using namespace holdfast;
 using namespace holdfast::literals;
@@ -256,6 +257,33 @@ TEST_CASE("cuda pool: cases/06 merged blocks bring all their streams' work along
         }
         m.deallocate(c, r);
       }
+}
+
+TEST_CASE("cuda pool: T-E10 a buffer defined by a promise has the literal when the copy that the promise follows is done, over seeds") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    PoolWorld w(seed);
+    const Pool pool = w.make();
+    Memory m = pool.memory();
+    const DoubleStream up = w.stream(), down = w.stream();
+    DoublePromise promise = std::move(*w.context->make_promise());
+    const DoubleEvent defined = promise.get_event();
+    using Buffer = TrackedBuffer<Memory, DoubleEvent, SharedHold>;
+    auto raw = *Buffer::raw_type::allocate(m, 16);
+    const Block block = raw.block();
+    Buffer buffer = std::move(*Buffer::make(std::move(raw), {&defined, 1}));
+    CHECK(!buffer.ready_event()->ready());
+    const std::array<float, 4> literal{41, 42, 43, 44};
+    std::array<float, 4> out{};
+    auto later = w.cuda.hold(up.native());
+    forward(*m.copy_in(up, block, 0, std::as_bytes(std::span(literal))), std::move(promise));
+    w.cuda.machine.drain();
+    static_cast<void>(w.context->run_completions());
+    CHECK(!buffer.ready_event()->ready());
+    CHECK(later.set().ok());
+    CHECK(buffer.ready_event()->wait().ok());
+    CHECK(m.copy_out(down, block, 0, std::as_writable_bytes(std::span(out)))->wait().ok());
+    CHECK(out == literal);
+  }
 }
 
 TEST_CASE("cuda pool: T-E11 ten rounds of allocate, write, two kernels, read give 0..9, at an address that comes again, over seeds") {

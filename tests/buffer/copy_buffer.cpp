@@ -15,23 +15,35 @@ using namespace holdfast::testing;
 namespace {
 
 // Three memory spaces of one machine: its device, its pinned memory, and the host's own; all with the machine's events.
-template <class Hold>
-struct Spaces {
+#ifndef HOLDFAST_TEST_SPACES
+#define HOLDFAST_TEST_SPACES SimulatedSpaces
+struct SimulatedSpaces {
   using Event = RaceCheckedEvent;
+  using Device = RaceCheckedDevice;
   using Pinned = RaceCheckedMachine::host_memory_type;
-  using OnDevice = TrackedBuffer<RaceCheckedDevice, Event, Hold>;
-  using OnPinned = TrackedBuffer<Pinned, Event, Hold>;
+  Device on_device() { return place.device; }
+  auto promise() { return place.promise(); }
+  void drain() { place.machine.drain(); }
+  DevicePlace place;
+  Pinned pinned = *place.machine.add_host_memory(1 << 20);
+};
+#endif
+
+template <class Site, class HoldPolicy>
+struct Spaces : Site {
+  using Hold = HoldPolicy;
+  using typename Site::Event;
+  using OnDevice = TrackedBuffer<typename Site::Device, Event, Hold>;
+  using OnPinned = TrackedBuffer<typename Site::Pinned, Event, Hold>;
   using OnHost = TrackedBuffer<LoggedMemory, Event, Hold>;
 
   MemoryLog log;
-  DevicePlace place;
-  Pinned pinned = *place.machine.add_host_memory(1 << 20);
   Staging<SystemMemory> staging{SystemMemory{}, false};
 
   template <class Buffer>
   auto backend() {
-    if constexpr (std::same_as<Buffer, OnDevice>) return place.device;
-    else if constexpr (std::same_as<Buffer, OnPinned>) return pinned;
+    if constexpr (std::same_as<Buffer, OnDevice>) return this->on_device();
+    else if constexpr (std::same_as<Buffer, OnPinned>) return this->pinned;
     else return LoggedMemory(log);
   }
   template <class Visit>
@@ -46,20 +58,21 @@ struct Spaces {
     with(static_cast<OnHost*>(nullptr));
   }
 };
-#define COUNTING_HOLDS SharedHold, LocalHold, StripedHold
+#define COUNTING_SPACES \
+  Spaces<HOLDFAST_TEST_SPACES, SharedHold>, Spaces<HOLDFAST_TEST_SPACES, LocalHold>, Spaces<HOLDFAST_TEST_SPACES, StripedHold>
 
 ArrayShape array(std::vector<std::int64_t> dimensions) { return *ArrayShape::make(ElementType::s32, dimensions); }
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("copy_buffer: T-G10 CopyPoisonedBuffer, f32[8] with an error is copied between all spaces, each copy has its cause", Hold,
-                   COUNTING_HOLDS) {
-  Spaces<Hold> s;
+TEST_CASE_TEMPLATE("copy_buffer: T-G10 CopyPoisonedBuffer, f32[8] with an error is copied between all spaces, each copy has its cause", S,
+                   COUNTING_SPACES) {
+  S s;
   const ArrayShape f32_8 = *ArrayShape::make(ElementType::f32, std::vector<std::int64_t>{8});
   s.each_pair([&]<class From, class To>() {
     for (const bool late : {false, true}) {
-      auto written = s.place.promise();
-      const RaceCheckedEvent definition[] = {written.get_event()};
+      auto written = s.promise();
+      const typename S::Event definition[] = {written.get_event()};
       const Error injected = make_error(Errc::internal, "injected error");
       if (!late) CHECK(written.set_error(injected).ok());
       auto from = std::move(*ShapedBuffer<From>::make(f32_8, std::move(*From::make(*From::raw_type::allocate(s.template backend<From>(), 32), definition))));
@@ -73,9 +86,9 @@ TEST_CASE_TEMPLATE("copy_buffer: T-G10 CopyPoisonedBuffer, f32[8] with an error 
   });
 }
 
-TEST_CASE_TEMPLATE("copy_buffer: T-R6 s32[128,256] goes from each space to each, itself too, in its layout; T-R7 pinned both ways", Hold,
-                   COUNTING_HOLDS) {
-  Spaces<Hold> s;
+TEST_CASE_TEMPLATE("copy_buffer: T-R6 s32[128,256] goes from each space to each, itself too, in its layout; T-R7 pinned both ways", S,
+                   COUNTING_SPACES) {
+  S s;
   ArrayShape ascending = array({128, 256});
   ascending.minor_to_major.push_back(0);
   ascending.minor_to_major.push_back(1);
@@ -96,8 +109,8 @@ TEST_CASE_TEMPLATE("copy_buffer: T-R6 s32[128,256] goes from each space to each,
     });
 }
 
-TEST_CASE_TEMPLATE("copy_buffer: into a donated buffer the copy comes after its readers; a wrong size leaves it alone", Hold, COUNTING_HOLDS) {
-  Spaces<Hold> s;
+TEST_CASE_TEMPLATE("copy_buffer: into a donated buffer the copy comes after its readers; a wrong size leaves it alone", S, COUNTING_SPACES) {
+  S s;
   s.each_pair([&]<class From, class To>() {
     const ArrayShape shape = array({4});
     auto raw = *From::raw_type::allocate(s.template backend<From>(), 16);
@@ -111,13 +124,13 @@ TEST_CASE_TEMPLATE("copy_buffer: into a donated buffer the copy comes after its 
       auto external = target.buffer().hold(HoldKind::external);
       CHECK(copy_to_donated(from, target, s.staging).error().code == Errc::held);
     }
-    auto reader = s.place.promise();
+    auto reader = s.promise();
     target.buffer().hold(HoldKind::usage)->convert(reader.get_event());
     const std::byte* address = target.buffer().hold(HoldKind::usage)->raw().data();
     auto copied = copy_to_donated(from, target, s.staging);
     REQUIRE(copied.ok());
     CHECK(target.buffer().is_deleted());
-    s.place.machine.drain();
+    s.drain();
     CHECK(!copied->buffer().ready_event()->ready());
     CHECK(reader.set_error(make_error(Errc::internal, "a reader's error is not the copy's")).ok());
     CHECK(copied->buffer().ready_event()->wait().ok());

@@ -68,6 +68,23 @@ TEST_CASE_TEMPLATE("everywhere: T-C3 two leaves are waited for as one event, T-C
   }
 }
 
+TEST_CASE_TEMPLATE("everywhere: T-G2 memory that a buffer does not own is as it was when the buffer is gone", W, HOLDFAST_TEST_PLACES) {
+  typename W::Place place;
+  auto backend = place.backend();
+  const Block block = *backend.allocate(100, Alignment(64));
+  for (const bool owns : {false, true}) {
+    auto raw = owns ? W::Raw::allocate(place.backend(), 100) : W::Raw::import_foreign(place.backend(), block, {});
+    REQUIRE(raw.ok());
+    {
+      auto b = std::move(*W::Buffer::make(std::move(*raw)));
+      CHECK((b.hold(HoldKind::usage)->raw().block() == block) == !owns);
+    }
+    CHECK(place.holds_memory());
+  }
+  backend.deallocate(block);
+  CHECK(!place.holds_memory());
+}
+
 TEST_CASE_TEMPLATE("everywhere: T-G1 moved memory keeps its address, T-G6 an external reference does not wait (R3)", W, HOLDFAST_TEST_PLACES) {
   typename W::Place place;
   auto raw = *W::Raw::allocate(place.backend(), 100);
