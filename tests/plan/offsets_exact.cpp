@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "holdfast/plan/offsets_exact.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "holdfast/plan/detail/offset_problem.hpp"
+#include "holdfast/plan/detail/offset_search.hpp"
+#include "holdfast/plan/stop.hpp"
 #include "holdfast/plan/validate.hpp"
 #include "support/intervals.hpp"
 #include "support/shared.hpp"
@@ -20,6 +24,14 @@ constexpr std::array<LiveRange, 9> above_the_load{
     LiveRange{2, 3, 3, 1, 0}, LiveRange{5, 6, 1, 1, 1}, LiveRange{1, 2, 5, 1, 2},
     LiveRange{5, 6, 5, 1, 3}, LiveRange{4, 5, 3, 1, 4}, LiveRange{1, 4, 2, 1, 5},
     LiveRange{3, 6, 2, 1, 6}, LiveRange{2, 5, 2, 1, 7}, LiveRange{3, 4, 2, 1, 8}};
+
+// The temporaries of spmd_pipeline of 128 KiB and more, in units of those; the module needs 21758272 bytes, its load is 21627201.
+const std::vector<LiveRange> spmd_pipeline{
+    {2, 64, 8, 1, 0}, {3, 64, 8, 1, 1}, {4, 50, 1, 1, 2}, {60, 65, 1, 1, 2}, {5, 42, 16, 1, 3}, {6, 64, 23, 1,
+    4}, {12, 29, 1, 1, 5}, {34, 40, 1, 1, 5}, {13, 64, 23, 1, 6}, {14, 64, 23, 1, 7}, {15, 64, 23, 1, 8}, {16,
+    64, 23, 1, 9}, {27, 33, 1, 1, 10}, {30, 38, 1, 1, 11}, {41, 49, 16, 1, 12}, {54, 65, 16, 1, 12}, {48, 55,
+    16, 1, 13}, {49, 58, 1, 1, 14}, {52, 58, 1, 1, 15}, {55, 60, 1, 1, 16}, {56, 61, 1, 1, 17}, {57, 62, 8, 1,
+    18}, {59, 62, 8, 1, 19}};
 
 std::vector<LiveRange> shared_intervals(const std::string& relative) {
   const std::string path = testing::shared_path(relative);
@@ -105,21 +117,68 @@ TEST_CASE("offsets_exact: equals brute force on 2000 random problems of at most 
   }
 }
 
+TEST_CASE("offsets_exact: what is forgotten on the way down is found again on the way back") {
+  const auto check = [](const std::vector<LiveRange>& ranges, std::uint32_t groups) {
+    const OffsetProblem problem{ranges, groups};
+    std::vector<Bytes> offsets(groups, -1);
+    const auto plan = ExactPlanner<>{}(problem, offsets);
+    REQUIRE(plan.ok());
+    REQUIRE(plan->proven_optimal);
+    detail::OffsetInput in;
+    REQUIRE(detail::prepare_offsets(problem, groups, in).ok());
+    for (const std::size_t kept : {1u, 2u, 1000u}) {
+      CAPTURE(kept);
+      detail::OffsetSearch search(in, kept);
+      std::int64_t nodes = 1 << 20;
+      unsigned round = 0;
+      CHECK(search.run(plan->peak - 1, nodes, round, NeverStop{}, offsets) == detail::SearchEnd::impossible);
+      round = 0;
+      std::fill(offsets.begin(), offsets.end(), Bytes{-1});
+      REQUIRE(search.run(plan->peak, nodes, round, NeverStop{}, offsets) == detail::SearchEnd::found);
+      CHECK(validate_offsets(problem, offsets).ok());
+      CHECK(detail::highest_end(in, offsets) == plan->peak);
+    }
+  };
+  check(spmd_pipeline, 20);
+  // Sizes of few values; some with gaps, and stretches that fall apart.
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    testing::Random random(seed);
+    std::vector<LiveRange> ranges;
+    const std::uint32_t count = seed % 4 == 0 ? 14 : 30;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const auto begin = static_cast<std::int64_t>(random(24));
+      const auto end = begin + 1 + static_cast<std::int64_t>(random(8));
+      ranges.push_back({begin, end, 2 + static_cast<Bytes>(random(4)), 1, i});
+      if (seed % 4 == 0 && i % 5 == 0) ranges.push_back({end + 2, end + 4, 3, 1, i});
+    }
+    check(ranges, count);
+  }
+}
+
+TEST_CASE("offsets_exact: stretches of time that groups with gaps join count as one where it says what it serves") {
+  std::vector<LiveRange> ranges;
+  const auto most = static_cast<std::uint32_t>(detail::OffsetSearch::most_ranges);
+  for (std::uint32_t i = 0; i < most; ++i) ranges.push_back({2 * i, 2 * i + 1, 1, 1, i});
+  const auto served = [&] {
+    detail::OffsetInput in;
+    REQUIRE(detail::prepare_offsets({ranges, most}, most, in).ok());
+    return detail::OffsetSearch::serves(in, 1);
+  };
+  ranges.push_back({2 * most, 2 * most + 1, 1, 1, most - 1});
+  CHECK(served());
+  ranges.back().group = 0;
+  CHECK(!served());
+}
+
 TEST_CASE("offsets_exact: spmd_pipeline of data/hlo cannot be placed at its load, even without its small blocks") {
-  // Its temporaries of 128 KiB and more, in units of those; the module needs 21758272 bytes, its load is 21627201.
-  const std::vector<LiveRange> ranges{
-      {2, 64, 8, 1, 0}, {3, 64, 8, 1, 1}, {4, 50, 1, 1, 2}, {60, 65, 1, 1, 2}, {5, 42, 16, 1, 3}, {6, 64, 23, 1,
-      4}, {12, 29, 1, 1, 5}, {34, 40, 1, 1, 5}, {13, 64, 23, 1, 6}, {14, 64, 23, 1, 7}, {15, 64, 23, 1, 8}, {16,
-      64, 23, 1, 9}, {27, 33, 1, 1, 10}, {30, 38, 1, 1, 11}, {41, 49, 16, 1, 12}, {54, 65, 16, 1, 12}, {48, 55,
-      16, 1, 13}, {49, 58, 1, 1, 14}, {52, 58, 1, 1, 15}, {55, 60, 1, 1, 16}, {56, 61, 1, 1, 17}, {57, 62, 8, 1,
-      18}, {59, 62, 8, 1, 19}};
   std::vector<Bytes> offsets(20, -1);
-  const auto plan = ExactPlanner<>{}({ranges, 20}, offsets);
+  const auto plan = ExactPlanner<>{}({spmd_pipeline, 20}, offsets);
   REQUIRE(plan.ok());
   CHECK(plan->proven_optimal);
   CHECK(plan->peak == 166);
   CHECK(plan->peak * 131072 == 21757952);
-  const auto refused = ExactPlanner<>{}({ranges, 20, {}, 165}, offsets);
+  const auto refused = ExactPlanner<>{}({spmd_pipeline, 20, {}, 165}, offsets);
   REQUIRE(!refused.ok());
   CHECK(std::string_view(refused.error().what).starts_with("no plan fits"));
 }

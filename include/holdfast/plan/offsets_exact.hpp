@@ -26,7 +26,7 @@ namespace detail {
 template <class Stop>
 constexpr void improve_offsets(const OffsetInput& in, Bytes wanted, std::int64_t nodes, const Stop& stop,
                                std::span<Bytes> offsets, Bytes& peak, Bytes& bound) {
-  if (!OffsetSearch::serves(in)) return;
+  if (!OffsetSearch::serves(in, peak)) return;
   OffsetSearch search(in);
   std::vector<Bytes> trial(offsets.begin(), offsets.end());
   bound = std::max(bound, std::min(search.groups().round_up(bound), peak));
@@ -82,8 +82,8 @@ constexpr void improve_offsets(const OffsetInput& in, Bytes wanted, std::int64_t
 /// With a capacity, the first plan that fits ends it. Units: `nodes` counts branches of the search, so that it bounds the
 /// effort the same on every machine; `stop()` is asked every few hundred of them and may end it sooner. `fills` and
 /// `greedy_groups` are the effort for the first plan, as in `PlanOffsets`: 0 for the least, where a compiler counts steps.
-/// Errors: as `offset_planner` lists them. Threads: a value. Cost: up to `nodes` times the blocks of one stretch of time, 64 MiB and
-/// 1 KiB a block.
+/// Errors: as `offset_planner` lists them. Threads: a value. Cost: up to `nodes` times the blocks of one stretch of time; memory
+/// for at most 640 bytes a block and 192 KiB.
 template <class Stop = NeverStop>
 struct ExactPlanner {
   std::int64_t nodes = 1 << 20;

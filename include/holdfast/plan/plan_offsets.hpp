@@ -23,7 +23,7 @@ namespace holdfast {
 /// so of what has no fixed offsets only the fills that do best are tried.
 /// Units: `nodes` counts branches of the search, `fills` passes that differ by chance (0: one pass in all).
 /// Errors: as `offset_planner` lists them. Threads: a value. Cost: at most 100 bytes a block without the search, which takes up
-/// to 64 MiB and 1 KiB a block, for stretches of time of at most 8192 ranges.
+/// to 640 bytes a block and 192 KiB, for stretches of time of at most 8192 ranges.
 template <class Stop = NeverStop>
 struct PlanOffsets {
   std::int64_t nodes = 1 << 18;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "holdfast/core/units.hpp"
+#include "holdfast/plan/detail/branch_choice.hpp"
 #include "holdfast/plan/detail/choice_order.hpp"
 #include "holdfast/plan/detail/dead_ends.hpp"
 #include "holdfast/plan/detail/offset_problem.hpp"
@@ -21,36 +22,44 @@ namespace holdfast::detail {
 /// How a search for a plan within a capacity ended.
 enum class SearchEnd : std::uint8_t { found, impossible, gave_up };
 
+/// Adds to a list that grows by a quarter: doubling takes three times the memory while it copies.
+template <class T>
+constexpr void push_tight(std::vector<T>& list, const T& value) {
+  if (list.size() == list.capacity()) list.reserve(list.size() + list.size() / 4 + 16);
+  list.push_back(value);
+}
+
 /// A backtracking search for offsets within a capacity, over independent stretches of time.
 ///
 /// Time is cut into sections, one for each largest set of ranges alive together. The floor of a section is the lowest level that
 /// what is unplaced could reach there. A maximal stretch of equal floors between higher ones is a valley: pushed down as far as
 /// they go, the remaining groups leave something on any section of a valley's floor, or waste a known height there, which the
 /// section's slack must allow. A branch places one group or takes the waste; what no longer overlaps is searched apart, and
-/// sets of groups over floors that were found dead are remembered.
+/// sets of groups over floors that were found dead are remembered. What is needed to go back far is found again instead of kept.
 /// Threads: a value. Cost: exponential in the worst case, bounded by nodes; a node costs O(groups and sections of its stretch).
-/// Memory: 64 MiB and 1 KiB a block at most: what would need more is given up.
+/// Memory: at most 640 bytes a block and 192 KiB; a branch that wastes more often than it places is given up.
 class OffsetSearch {
  public:
   /// The most ranges of one stretch of time that it serves.
-  static constexpr std::size_t most_ranges = 8192;
+  static constexpr std::size_t most_ranges = SearchFloors::most_items;
 
-  [[nodiscard]] static constexpr bool serves(const OffsetInput& in) noexcept {
+  /// Tells whether it can search for plans below `peak`.
+  [[nodiscard]] static constexpr bool serves(const OffsetInput& in, Bytes peak) noexcept {
+    if (peak > SearchFloors::most_level) return false;
     std::size_t count = 0;
     std::int64_t reach = 0;
     for (const std::uint32_t r : in.by_begin) {
       count = count == 0 || in.ranges[r].begin >= reach ? 1 : count + 1;
-      reach = count == 1 ? in.ranges[r].end : std::max(reach, in.ranges[r].end);
+      const std::int64_t end = in.ranges[in.members(in.ranges[r].group).back()].end;
+      reach = count == 1 ? end : std::max(reach, end);
       if (count > most_ranges) return false;
     }
     return true;
   }
 
-  constexpr explicit OffsetSearch(const OffsetInput& in) : set_(in), floors_(set_) {
-    count_.assign(static_cast<std::size_t>(set_.section_count) + 1, 0);
-    valley_.assign(set_.section_count, 0);
-    least_.assign(set_.section_count, 0);
-  }
+  /// Units: `kept` is the changes and the choices for each group that need not be found again; one at least.
+  constexpr explicit OffsetSearch(const OffsetInput& in, std::size_t kept = 8) 
+      : set_(in), floors_(set_, kept), branch_(set_), kept_(kept) {}
 
   [[nodiscard]] constexpr const SearchGroups& groups() const noexcept { return set_; }
 
@@ -85,6 +94,7 @@ class OffsetSearch {
       for (round = first_round; end == SearchEnd::gave_up; ++round) {
         if (nodes <= 0 || stop()) return SearchEnd::gave_up;
         choices_.clear();
+        forgotten_choices_ = 0;
         stretches_.clear();
         frames_.clear();
         order_.start(set_, round);
@@ -106,13 +116,10 @@ class OffsetSearch {
 
  private:
   using Level = SearchGroups::Level;
-  using Part = SearchGroups::Part;
   using Group = SearchGroups::Group;
   using Change = SearchFloors::Change;
-  static constexpr Level never = SearchGroups::never;
   static constexpr std::int64_t stop_every = 64;
-  static constexpr std::size_t most_noted = (1 << 20) - (1 << 16);  // of what is to be undone, 24 bytes each
-  static constexpr std::uint32_t skip = 0xFFFFFFFFu;
+  static constexpr std::uint32_t skip = BranchChoice::skip;
 
   struct Stretch {  // of items_
     std::uint32_t begin;
@@ -120,22 +127,17 @@ class OffsetSearch {
   };
   struct Frame {
     Stretch items{};
-    std::size_t choices = 0;      // choices_[choices .. choices_end)
-    std::size_t choices_end = 0;
-    std::size_t next_choice = 0;
-    std::size_t children = 0;     // stretches_[children .. children_end)
-    std::size_t children_end = 0;
-    std::size_t next_child = 0;
-    std::size_t entered = 0;      // what was changed before it
-    std::size_t raised = 0;       // and before its choice
+    std::uint32_t choices = 0;      // [choices, choices_end) of all choices so far
+    std::uint32_t choices_end = 0;
+    std::uint32_t next_choice = 0;
+    std::uint32_t children = 0;     // stretches_[children ..) while it is the last frame
+    std::uint32_t next_child = 0;
     std::uint32_t section = 0;
-    std::uint32_t taken = skip;   // where its choice stood
-    Level level = 0;
+    std::uint32_t taken = skip;     // where its choice stood
+    std::size_t raised = 0;         // what was changed before its choice
     Level waste = 0;
     DeadEnds::Key key{};
-    Change change{};
   };
-
   // A branch looks at every group of its stretch.
   [[nodiscard]] static constexpr std::int64_t cost(std::size_t groups) noexcept {
     return 1 + static_cast<std::int64_t>(groups / 128);
@@ -144,122 +146,54 @@ class OffsetSearch {
     return (static_cast<std::int64_t>(groups) + 4) * cost(groups / 2);
   }
 
-  // Chooses the section to branch on and lists what may lie on its floor; false when the stretch is dead.
-  constexpr bool open(Frame& frame) {
-    const Stretch stretch = frame.items;
-    std::uint32_t left = set_.section_count;
-    std::uint32_t right = 0;
-    for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
-      left = std::min(left, set_.groups[items_[i]].left);
-      right = std::max(right, set_.groups[items_[i]].right);
-    }
-    for (std::size_t i = stretch.begin; i < stretch.end; ++i) frame.key.add_group(items_[i]);
-    for (std::uint32_t s = left; s < right; ++s) frame.key.add_floor(floors_[s]);
-    if (dead_.contains(frame.key)) return false;
+  [[nodiscard]] constexpr std::span<const std::uint32_t> items_of(const Stretch& stretch) const noexcept {
+    return std::span(items_).subspan(stretch.begin, stretch.end - stretch.begin);
+  }
 
-    // A valley is numbered by its first section; others get no number.
-    Level lowest = never;
-    for (std::uint32_t s = left; s < right; ++s) lowest = std::min(lowest, floors_[s]);
-    for (std::uint32_t a = left; a < right;) {
-      std::uint32_t z = a + 1;
-      while (z < right && floors_[z] == floors_[a]) ++z;
-      const bool low = (a == left || floors_[a - 1] > floors_[a]) && (z == right || floors_[z] > floors_[a]);
-      Level wall = never;
-      if (a > left) wall = std::min(wall, floors_[a - 1]);
-      if (z < right) wall = std::min(wall, floors_[z]);
-      least_[a] = wall - floors_[a];
-      const std::uint32_t number = low && (!set_.ordered || floors_[a] == lowest) ? a : skip;
-      for (; a < z; ++a) {
-        valley_[a] = number;
-        count_[a] = 0;
-      }
-    }
-    count_[right] = 0;
-    for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
-      const Group& g = set_.groups[items_[i]];
-      const Level floor = floors_.of(items_[i]);
-      if (set_.ordered) {
-        if (floor != lowest) continue;
-        for (const Part& p : set_.parts_of(g)) {
-          ++count_[p.left];
-          --count_[p.right];
-        }
-        continue;
-      }
-      const std::uint32_t v = valley_[g.left];
-      if (v == skip || valley_[g.right - 1] != v) continue;
-      least_[v] = std::min(least_[v], g.least);
-      if (floor != floors_[v]) {
-        least_[v] = std::min(least_[v], floor - floors_[v]);
-        continue;
-      }
-      ++count_[g.left];
-      --count_[g.right];
-    }
-    std::uint64_t best = ~0ull;
-    std::int32_t running = 0;
-    for (std::uint32_t s = left; s < right; ++s) {
-      running += count_[s];
-      if (valley_[s] == skip) continue;
-      const Level slack = floors_.slack(set_, s);
-      const bool loose = slack > 0 && (set_.ordered || least_[valley_[s]] <= slack);
-      const bool edge = s == valley_[s] || s + 1 == right || valley_[s + 1] != valley_[s];
-      const std::uint64_t cost = (loose ? 1ull << 40 : 0) + (static_cast<std::uint64_t>(running) << 1) + (edge ? 0 : 1);
-      if (cost >= best) continue;
-      best = cost;
-      frame.section = s;
-    }
-    const std::uint32_t s = frame.section;
-    frame.level = floors_[s];
-    std::uint32_t a = s;
-    std::uint32_t z = s + 1;
-    while (a > left && valley_[a - 1] == valley_[s]) --a;
-    while (z < right && valley_[z] == valley_[s]) ++z;
+  // Tells whether a stretch was found dead before.
+  [[nodiscard]] constexpr bool is_dead(Frame& frame) const noexcept {
+    const auto [left, right] = BranchChoice::sections_of(set_, items_of(frame.items));
+    for (const std::uint32_t i : items_of(frame.items)) frame.key.add(i);
+    for (std::uint32_t s = left; s < right; ++s) frame.key.add(static_cast<std::uint64_t>(floors_[s]));
+    return dead_.contains(frame.key);
+  }
 
-    frame.choices = choices_.size();
-    frame.waste = never;
-    for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
-      const Group& g = set_.groups[items_[i]];
-      const Level floor = floors_.of(items_[i]);
-      if (!set_.ordered && !SearchGroups::overlaps(g, a, z)) continue;
-      if (!set_.covers(g, s)) {
-        frame.waste = std::min(frame.waste, floor + g.least - frame.level);
-        continue;
-      }
-      if (floor != frame.level) {
-        frame.waste = std::min(frame.waste, floor - frame.level);
-        continue;
-      }
-      bool twin = false;
-      for (std::size_t c = frame.choices; c < choices_.size() && !twin; ++c) twin = SearchGroups::same(set_.groups[choices_[c]], g);
-      if (!twin) choices_.push_back(items_[i]);
+  // Chooses where to branch and lists what may be done there; of other lists the older half is forgotten where they grow long.
+  constexpr void open(Frame& frame) {
+    if (choices_.size() > (kept_ - 1) * items_.size()) {
+      const std::size_t half = choices_.size() / 2;
+      choices_.erase(choices_.begin(), choices_.begin() + static_cast<std::ptrdiff_t>(half));
+      forgotten_choices_ += half;
     }
-    std::sort(choices_.begin() + static_cast<std::ptrdiff_t>(frame.choices), choices_.end(),
-              [&](std::uint32_t x, std::uint32_t y) {
-                if (order_.fills_first()) {
-                  const bool fx = set_.groups[x].left == a && set_.groups[x].right == z;
-                  const bool fy = set_.groups[y].left == a && set_.groups[y].right == z;
-                  if (fx != fy) return fx;
-                }
-                return order_.before(x, y);
-              });
-    if (frame.waste <= floors_.slack(set_, s)) choices_.push_back(skip);
-    frame.choices_end = choices_.size();
-    frame.next_choice = frame.choices;
-    return true;
+    frame.choices = static_cast<std::uint32_t>(forgotten_choices_ + choices_.size());
+    const BranchChoice::Branch branch = branch_.find(set_, floors_, order_, items_of(frame.items), choices_);
+    frame.section = branch.section;
+    frame.waste = branch.waste;
+    frame.choices_end = static_cast<std::uint32_t>(forgotten_choices_ + choices_.size());
+  }
+
+  // Drops choices from one on.
+  constexpr void drop_choices(std::uint32_t from) {
+    choices_.resize(std::max<std::size_t>(from, forgotten_choices_) - forgotten_choices_, 0u);
+    forgotten_choices_ = std::min<std::size_t>(from, forgotten_choices_);
   }
 
   // Makes the frame's next choice and the stretches that are left of it.
   constexpr void choose(Frame& frame) {
-    const std::uint32_t x = choices_[frame.next_choice++];
-    frame.children = stretches_.size();
+    if (frame.choices < forgotten_choices_) {
+      drop_choices(frame.choices);
+      open(frame);
+    }
+    const std::uint32_t x = choices_[frame.next_choice++ - forgotten_choices_];
+    frame.children = static_cast<std::uint32_t>(stretches_.size());
+    frame.next_child = frame.children;
     frame.taken = skip;
     if (x == skip) {
-      frame.change = floors_.raise(frame.section, frame.level + frame.waste);
-      stretches_.push_back(frame.items);
+      floors_.raise(frame.section, floors_[frame.section] + frame.waste);
+      push_tight(stretches_, frame.items);
     } else {
-      set_.groups[x].level = frame.level;
-      frame.change = floors_.place(set_, x, frame.level);
+      set_.groups[x].level = floors_[frame.section];
+      floors_.place(set_, x, floors_[frame.section]);
       // What is placed goes to the front; the rest keeps its order.
       const auto first = items_.begin() + frame.items.begin;
       const auto at = std::lower_bound(first, items_.begin() + frame.items.end, x);
@@ -270,31 +204,69 @@ class OffsetSearch {
       for (; child.end < frame.items.end; ++child.end) {
         const Group& g = set_.groups[items_[child.end]];
         if (g.left >= reach && child.end != child.begin) {
-          stretches_.push_back(child);
+          push_tight(stretches_, child);
           child.begin = child.end;
         }
         reach = std::max(reach, g.right);
       }
-      if (child.end != child.begin) stretches_.push_back(child);
+      if (child.end != child.begin) push_tight(stretches_, child);
       // What is small fails or succeeds soon.
       std::sort(stretches_.begin() + static_cast<std::ptrdiff_t>(frame.children), stretches_.end(),
                 [](const Stretch& p, const Stretch& q) {
                   return p.end - p.begin != q.end - q.begin ? p.end - p.begin < q.end - q.begin : p.begin < q.begin;
                 });
     }
-    frame.children_end = stretches_.size();
-    frame.next_child = frame.children;
   }
 
-  // Takes a frame's choice back. Stretches that were placed whole have lost their order.
-  constexpr void take_back(Frame& frame) {
-    floors_.undo_to(frame.raised);
-    if (frame.next_child > frame.children + 1) std::sort(items_.begin() + frame.items.begin + 1, items_.begin() + frame.items.end);
+  // What a frame's choice changed, before any of its children.
+  [[nodiscard]] constexpr Change change_of(const Frame& frame) const noexcept {
+    if (frame.taken == skip) return {frame.section, frame.section + 1, floors_[frame.section], true};
+    const Group& g = set_.groups[items_[frame.items.begin]];
+    return {g.left, g.right, g.level + g.size, g.part_count == 1};
+  }
+
+  // Counts what lies in stretches of a frame that are placed whole as placed (1) or not any more (-1).
+  constexpr void count_closed(const Frame& frame, Level times) noexcept {
+    for (std::uint32_t c = frame.children; c + 1 < frame.next_child; ++c)
+      for (const std::uint32_t i : items_of(stretches_[c])) floors_.count_placed(set_, i, times);
+  }
+
+  // Takes the last frame's choice back. Stretches that were placed whole have lost their order.
+  constexpr void take_back(std::int64_t& nodes) {
+    Frame& frame = frames_.back();
+    if (frame.taken != skip) floors_.count_placed(set_, items_[frame.items.begin], -1);
+    count_closed(frame, -1);
+    if (!floors_.undo_to(frame.raised)) replay(nodes);
+    if (frame.next_child > frame.children + 1)
+      std::sort(items_.begin() + frame.items.begin + 1, items_.begin() + frame.items.end);
     if (frame.taken != skip) {
       const auto first = items_.begin() + frame.items.begin;
       std::rotate(first, first + 1, items_.begin() + frame.taken + 1);
     }
     stretches_.resize(frame.children, Stretch{});
+  }
+
+  // Comes to where the last frame was before its choice by making all choices below it again.
+  constexpr void replay(std::int64_t& nodes) {
+    floors_.reset(set_, first_group_, first_group_ + static_cast<std::uint32_t>(items_.size()));
+    Change change = everything();
+    for (Frame& frame : frames_) {
+      nodes -= cost(frame.items.end - frame.items.begin);
+      update(frame.items, change);
+      frame.raised = floors_.mark();
+      if (&frame == &frames_.back()) return;
+      if (frame.taken == skip) {
+        change = floors_.raise(frame.section, floors_[frame.section] + frame.waste);
+      } else {
+        change = floors_.place(set_, items_[frame.items.begin], floors_[frame.section]);
+      }
+      count_closed(frame, 1);
+    }
+  }
+
+  [[nodiscard]] constexpr Change everything() const noexcept { return {0, set_.section_count, 0, true}; }
+  constexpr bool update(const Stretch& items, const Change& change) {
+    return floors_.update(set_, items_of(items), change);
   }
 
   template <class Stop>
@@ -303,44 +275,44 @@ class OffsetSearch {
     items_.resize(to - from, 0u);
     std::iota(items_.begin(), items_.end(), from);
     Stretch next{0, to - from};
-    Change change{0, set_.section_count, 0, true};
+    first_group_ = from;
+    choices_.reserve(kept_ * items_.size());
+    Change change = everything();
     for (;;) {
       nodes -= cost(next.end - next.begin);
       if (nodes < 0 || (++used_nodes_ % stop_every == 0 && stop())) return SearchEnd::gave_up;
-      if (floors_.mark() + choices_.size() + 8 * frames_.size() > most_noted) return SearchEnd::gave_up;
+      if (frames_.size() > 2 * items_.size() + 64) return SearchEnd::gave_up;
       Frame frame;
       frame.items = next;
-      frame.entered = floors_.mark();
-      bool failed = !floors_.update(set_, std::span(items_).subspan(next.begin, next.end - next.begin), change) || !open(frame);
-      if (failed) {
-        floors_.undo_to(frame.entered);
-      } else {
+      bool failed = !update(next, change) || is_dead(frame);
+      if (!failed) {
+        open(frame);
+        frame.next_choice = frame.choices;
         frame.raised = floors_.mark();
-        frames_.push_back(frame);
+        push_tight(frames_, frame);
       }
       // Climb until a frame has something left to search.
       for (;;) {
         if (frames_.empty()) return failed ? SearchEnd::impossible : SearchEnd::found;
         Frame& top = frames_.back();
         const bool fresh = top.next_choice == top.choices;
-        if (!failed && !fresh && top.next_child == top.children_end) {
+        if (!failed && !fresh && top.next_child == stretches_.size()) {
           close(top);
           continue;
         }
-        if (failed && !fresh) take_back(top);
+        if (failed && !fresh) take_back(nodes);
         if ((failed || fresh) && top.next_choice == top.choices_end) {
           dead_.add(top.key);
-          floors_.undo_to(top.entered);
-          choices_.resize(top.choices, 0u);
+          drop_choices(top.choices);
           frames_.pop_back();
           failed = true;
           continue;
         }
         if (failed || fresh) choose(top);
         failed = false;
-        if (top.next_child == top.children_end) continue;
+        if (top.next_child == stretches_.size()) continue;
         next = stretches_[top.next_child++];
-        change = top.change;
+        change = change_of(top);
         break;
       }
     }
@@ -348,22 +320,23 @@ class OffsetSearch {
 
   // Drops a frame all of whose stretches are placed.
   constexpr void close(const Frame& frame) {
-    choices_.resize(frame.choices, 0u);
+    drop_choices(frame.choices);
     stretches_.resize(frame.children, Stretch{});
     frames_.pop_back();
   }
 
   SearchGroups set_;
   SearchFloors floors_;
+  BranchChoice branch_;
+  std::size_t kept_;
   ChoiceOrder order_;
   DeadEnds dead_;
   Bytes capacity_ = -1;
   std::int64_t used_nodes_ = 0;
-  std::vector<Level> least_;
-  std::vector<std::int32_t> count_;
-  std::vector<std::uint32_t> valley_;
+  std::uint32_t first_group_ = 0;
   std::vector<std::uint32_t> items_;  // groups; those of a stretch that is not placed are in order
-  std::vector<std::uint32_t> choices_;
+  std::vector<std::uint32_t> choices_;  // without the first `forgotten_choices_`
+  std::size_t forgotten_choices_ = 0;
   std::vector<Stretch> stretches_;
   std::vector<Frame> frames_;
 };

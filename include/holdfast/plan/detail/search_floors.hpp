@@ -12,12 +12,15 @@
 namespace holdfast::detail {
 
 /// The floor of each section, which is the lowest level that what is unplaced could reach there, the lowest level that each
-/// unplaced group could have, and how they got there.
+/// unplaced group could have, and how they got there lately.
 ///
-/// Threads: a value. Cost: O(groups and sections touched) a change, 24 bytes for each that changes.
+/// Threads: a value. Cost: O(groups and sections touched) a change; 24 bytes a section,
+/// 8 a group and for each change that can be undone.
 class SearchFloors {
  public:
   using Level = SearchGroups::Level;
+  static constexpr std::size_t most_items = 8192;             ///< groups, and sections, of a search
+  static constexpr Level most_level = (Level{1} << 50) - 1;  ///< of a limit
 
   /// What the last step did.
   struct Change {
@@ -27,7 +30,8 @@ class SearchFloors {
     bool exact = false;  // one part: floors of what overlaps rise to `top` at least
   };
 
-  constexpr explicit SearchFloors(const SearchGroups& set) {
+  /// Units: `kept` is the changes for each group that can be undone.
+  constexpr SearchFloors(const SearchGroups& set, std::size_t kept) : kept_(kept) {
     floor_.assign(set.section_count, 0);
     rest_.assign(set.section_count, 0);
     lowest_.assign(set.section_count, 0);
@@ -36,7 +40,12 @@ class SearchFloors {
 
   /// Begins anew with groups [from, to); false when one of them fits nowhere.
   constexpr bool reset(const SearchGroups& set, std::uint32_t from, std::uint32_t to) {
-    undo_.clear();
+    first_group_ = from;
+    first_section_ = set.groups[from].left;
+    undo_.resize(kept_ * (to - from), 0u);
+    next_ = 0;
+    mark_ = 0;
+    oldest_ = 0;
     for (std::uint32_t i = from; i < to; ++i) {
       group_[i] = set.settle(i, 0);
       if (group_[i] > set.groups[i].highest) return false;
@@ -60,11 +69,17 @@ class SearchFloors {
   constexpr Change place(const SearchGroups& set, std::uint32_t group, Level level) {
     const SearchGroups::Group& g = set.groups[group];
     for (const SearchGroups::Part& p : set.parts_of(g))
-      for (std::uint32_t s = p.left; s < p.right; ++s) put(s, level + p.size, rest_[s] - p.size);
+      for (std::uint32_t s = p.left; s < p.right; ++s) put(s, level + p.size);
+    count_placed(set, group, 1);
     return {g.left, g.right, level + g.size, g.part_count == 1};
   }
+  /// Counts a group as placed (1) or not any more (-1), whatever the floors are.
+  constexpr void count_placed(const SearchGroups& set, std::uint32_t group, Level times) noexcept {
+    for (const SearchGroups::Part& p : set.parts_of(set.groups[group]))
+      for (std::uint32_t s = p.left; s < p.right; ++s) rest_[s] -= times * p.size;
+  }
   constexpr Change raise(std::uint32_t s, Level level) {
-    put(s, level, rest_[s]);
+    put(s, level);
     return {s, s + 1, level, true};
   }
 
@@ -82,7 +97,7 @@ class SearchFloors {
       const bool simple = change.exact && g.part_count == 1;
       const Level floor = set.settle(i, std::max(group_[i], simple ? change.top : highest(set, g)));
       if (floor == group_[i]) continue;
-      undo_.push_back({i + set.section_count, group_[i], 0});
+      note(most_items + i - first_group_, group_[i]);
       group_[i] = floor;
       if (floor > g.highest) return false;
       from = std::min(from, g.left);
@@ -100,38 +115,41 @@ class SearchFloors {
     }
     for (std::uint32_t s = from; s < to; ++s) {
       if (lowest_[s] == SearchGroups::never) continue;
-      if (lowest_[s] > floor_[s]) put(s, lowest_[s], rest_[s]);
+      if (lowest_[s] > floor_[s]) put(s, lowest_[s]);
       if (floor_[s] + rest_[s] > set.limit) return false;
     }
     return true;
   }
 
   /// A point in time to come back to.
-  [[nodiscard]] constexpr std::size_t mark() const noexcept { return undo_.size(); }
-  constexpr void undo_to(std::size_t mark) {
-    while (undo_.size() > mark) {
-      const Undo& u = undo_.back();
-      if (u.index < floor_.size()) {
-        floor_[u.index] = u.floor;
-        rest_[u.index] = u.rest;
+  [[nodiscard]] constexpr std::size_t mark() const noexcept { return mark_; }
+  /// Takes floors back to where they were at a mark; false where too much has changed since to know.
+  constexpr bool undo_to(std::size_t mark) {
+    if (mark < oldest_) return false;
+    for (; mark_ > mark; --mark_) {
+      next_ = (next_ == 0 ? undo_.size() : next_) - 1;
+      const std::size_t index = undo_[next_] % (2 * most_items);
+      const auto level = static_cast<Level>(undo_[next_] / (2 * most_items));
+      if (index < most_items) {
+        floor_[first_section_ + index] = level;
       } else {
-        group_[u.index - floor_.size()] = u.floor;
+        group_[first_group_ + index - most_items] = level;
       }
-      undo_.pop_back();
     }
+    return true;
   }
 
  private:
-  struct Undo {
-    std::uint32_t index;  // a section, or a group behind all sections
-    Level floor;
-    Level rest;
-  };
-
-  constexpr void put(std::uint32_t s, Level floor, Level rest) {
-    undo_.push_back({s, floor_[s], rest_[s]});
+  constexpr void put(std::uint32_t s, Level floor) {
+    note(s - first_section_, floor_[s]);
     floor_[s] = floor;
-    rest_[s] = rest;
+  }
+  // `index`: a section, or a group behind all sections.
+  constexpr void note(std::size_t index, Level level) {
+    undo_[next_] = static_cast<std::uint64_t>(level) * (2 * most_items) + index;
+    next_ = next_ + 1 == undo_.size() ? 0 : next_ + 1;
+    ++mark_;
+    oldest_ = std::max(oldest_, mark_ - std::min(mark_, undo_.size()));
   }
   [[nodiscard]] constexpr Level highest(const SearchGroups& set, const SearchGroups::Group& g) const noexcept {
     Level most = 0;
@@ -144,7 +162,13 @@ class SearchFloors {
   std::vector<Level> rest_;    // what is unplaced needs there
   std::vector<Level> lowest_;  // scratch of `update`
   std::vector<Level> group_;
-  std::vector<Undo> undo_;
+  std::size_t kept_;
+  std::uint32_t first_group_ = 0;
+  std::uint32_t first_section_ = 0;
+  std::vector<std::uint64_t> undo_;  // a ring
+  std::size_t next_ = 0;
+  std::size_t mark_ = 0;    // changes so far
+  std::size_t oldest_ = 0;  // of those that the ring holds
 };
 
 }  // namespace holdfast::detail

@@ -137,6 +137,8 @@ struct SearchGroups {
   }
 
   constexpr void make_groups(const OffsetInput& in, std::span<const std::uint32_t> left, std::span<const std::uint32_t> right) {
+    groups.reserve(in.group_count());
+    parts.reserve(in.member.size());
     bool aligned = true;
     bool same_sizes = true;
     for (std::uint32_t id = 0; id < in.group_count(); ++id) {
