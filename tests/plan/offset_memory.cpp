@@ -45,7 +45,7 @@ std::size_t most_held(const Planner& planner, const std::vector<LiveRange>& rang
 }  // namespace
 
 TEST_CASE("offset_memory: fast, greedy and default planner hold at most 100 bytes a block beside what they read and write") {
-  for (const std::uint32_t count : {1000u, 10'000u, 20'000u})
+  for (const std::uint32_t count : {1000u, 4000u, 10'000u, 20'000u})
     for (const bool lasting : {false, true})
       // With the larger ones offsets do not fit 32 bits.
       for (const Bytes scale : {Bytes{1}, Bytes{1000}}) {

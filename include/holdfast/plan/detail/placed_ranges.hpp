@@ -276,7 +276,7 @@ class PlacedRanges {
 
   static constexpr Strip no_more = AddressStrips<Address>::no_more;
   static constexpr std::size_t one_bucket = 256;
-  static constexpr std::size_t share = 60;  // bytes a range for buckets and strips
+  static constexpr std::size_t share = sizeof(Address) == 4 ? 66 : 60;  // bytes a range for buckets and strips
 
   const OffsetInput& in_;
   Bytes least_ = max_bytes;  // no block is smaller; in units
