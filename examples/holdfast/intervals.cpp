@@ -44,7 +44,7 @@ std::unique_ptr<PlannedTable> plan_table(const Input& input, const Options& opti
   p->table = std::move(*table);
   p->offsets.resize(p->table.rows.size(), 0);
   std::vector<LiveRange> ranges;
-  const PlanOffsets<TimeLimit> planner{.stop = TimeLimit(options.effort)};
+  const auto planner = offset_planner(options.effort);
   for (std::uint32_t a = 0; a < p->table.group_counts.size(); ++a) {
     progress("offsets");
     OffsetProblem problem = p->table.problem(a, ranges, options.alignment);

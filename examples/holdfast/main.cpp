@@ -66,7 +66,7 @@ void add_shared(CLI::App& command, program::Options& o) {
       ->transform(CLI::Validator(size_text, "BYTES"));
   command
       .add_option("--effort", o.effort,
-                  "seconds for the search; a plan that meets its bound stops at once")
+                  "seconds for the search, counted in steps; a plan that meets its bound stops at once")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--pointer-size", o.pointer_size, "bytes of an entry of a tuple's table")
       ->check(CLI::IsMember({4, 8}));

@@ -93,7 +93,7 @@ Error plan_asked(Planned& p, const Options& options, const PlanOptions& how, Clo
   p.schedule_seconds += clock.lap();
   if (!e.ok()) return e;
   progress("offsets");
-  const PlanOffsets<TimeLimit> planner{.stop = TimeLimit(options.effort)};
+  const auto planner = offset_planner(options.effort);
   e = several ? trials.finish(planner) : p.plan(planner, how);
   p.plan_seconds += clock.lap();
   return e;
@@ -111,7 +111,7 @@ Error obey_limit(Planned& p, const Options& options, const PlanOptions& how, Clo
   }
   if (!over()) return {};
   progress("recomputation");
-  const PlanOffsets<TimeLimit> planner{.stop = TimeLimit(options.effort)};
+  const auto planner = offset_planner(options.effort);
   Result<Rematerialized> done = rematerialize(
       p.module, {.limit = options.limit, .pointer_size = how.pointer_size, .assign = how.assign},
       planner);
@@ -146,7 +146,7 @@ std::unique_ptr<Planned> plan_module(const Input& input, const Options& options,
   progress("values");
   if (e.ok()) e = p->analyze();
   if (e.ok() && given && p->scheduler != "as-given") {
-    e = p->plan(PlanOffsets{.stop = TimeLimit(options.effort)}, how);
+    e = p->plan(offset_planner(options.effort), how);
     p->as_given_peak_bytes = p->summary.peak_bytes;
   }
   p->plan_seconds = clock.lap();

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "holdfast/plan/plan_module.hpp"
+#include "holdfast/plan/plan_offsets.hpp"
 #include "holdfast/plan/rematerialize.hpp"
 #include "input.hpp"
 #include "options.hpp"
@@ -37,6 +38,15 @@ struct TimeLimit {
             std::chrono::milliseconds(static_cast<std::int64_t>(std::min(seconds, 1e9) * 1000))) {}
   [[nodiscard]] bool operator()() const noexcept { return std::chrono::steady_clock::now() >= end; }
 };
+
+/// The offset planner for an effort in seconds on a common machine.
+///
+/// The counted effort ends it, so that the same command gives the same plan; time only where this machine is much slower.
+inline holdfast::PlanOffsets<TimeLimit> offset_planner(double seconds) {
+  holdfast::PlanOffsets<TimeLimit> planner{.stop = TimeLimit(1 + 2 * seconds)};
+  planner.nodes = static_cast<std::int64_t>(std::min(seconds, 1e9) * static_cast<double>(planner.nodes));
+  return planner;
+}
 
 /// A module's plan and how it came about.
 struct Planned : holdfast::ModulePlan {
