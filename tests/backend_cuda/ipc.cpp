@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "double/cuda_world.hpp"
@@ -64,6 +65,38 @@ TEST_CASE("cuda ipc: a handle that was tampered with is corrupt, and nothing sta
   CHECK(Import::open(*p.there.context, garbage).error().code == Errc::invalid_argument);
   CHECK(Import::open(*p.there.context, ShareHandle{}).error().code == Errc::corrupt);
   CHECK(p.there.cuda.leaks().find("opened") == std::string::npos);
+}
+
+TEST_CASE("cuda ipc: MD2 a blob of an earlier generation is refused, as are another host's and its own process's; nothing stays open") {
+  Processes p;
+  p.block.data[512] = std::byte{7};
+  const ShareIdentity mine{{std::byte{1}}, 10, 3}, theirs{{std::byte{1}}, 11, 0}, far{{std::byte{2}}, 11, 0};
+  const auto written = write_share_blob(*share_cuda_block(*p.here.context, {p.block.data + 512, 1000}, mine));
+  const ShareBlob blob = *read_share_blob(written);
+  CHECK(blob.whole == 1_MiB);
+  const auto opened = [&](const ShareBlob& b, const ShareIdentity& self, std::uint64_t generation) {
+    return Import::open(*p.there.context, b, self, generation).error();
+  };
+  const Error stale = opened(blob, theirs, 4);
+  CHECK(stale.code == Errc::wrong_state);
+  CHECK(status_kind(stale) == StatusKind::failed_precondition);
+  CHECK(says(stale, "another generation"));
+  CHECK(opened(blob, theirs, 2).code == Errc::wrong_state);
+  CHECK(opened(blob, far, 3).code == Errc::unsupported);
+  CHECK(says(opened(blob, mine, 3), "in the process that shares it"));
+  CHECK(p.there.cuda.count("cuIpcOpenMemHandle") == 0);
+  ShareBlob other = blob;
+  other.kind = ShareKind::cuda_file;
+  CHECK(opened(other, theirs, 3).code == Errc::corrupt);
+  other = blob;
+  other.whole += 256;
+  CHECK(says(opened(other, theirs, 3), "has another size"));
+  other.handle.size = max_bytes;
+  CHECK(opened(other, theirs, 3).code == Errc::corrupt);
+  CHECK(p.there.cuda.leaks().find("opened") == std::string::npos);
+  const Import good = std::move(*Import::open(*p.there.context, blob, theirs, 3));
+  CHECK(good.block().size == 1000);
+  CHECK(good.block().data[0] == std::byte{7});
 }
 
 TEST_CASE("cuda ipc: in the exporting process it is refused, after the memory was freed, too") {
