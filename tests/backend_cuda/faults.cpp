@@ -147,6 +147,26 @@ void ipc(DoubleContext& c, CudaDouble&, Told& told) {
   told(export_cuda_block(c, *own));
   mine.deallocate(*own);
 }
+void files(DoubleContext& c, CudaDouble&, Told& told) {
+  CudaDoubleOptions few;
+  few.capacity = 4_MiB;
+  CudaWorld elsewhere(few);
+  const ShareIdentity self{{}, 1, 0}, other{{}, 2, 0};
+  auto theirs = std::move(*BasicCudaVmm<DoubleDriver>::make(*elsewhere.context));
+  const Block block = *theirs.memory().allocate(1000, Alignment(256));
+  {
+    const CudaSharedFile shared = *theirs.memory().share(block, other);
+    auto import = BasicCudaFileImport<DoubleDriver>::open(c, shared.file(), shared.blob(), self, 0);
+    if (told(import)) std::memset(import->block().data, 1, 1000);
+  }
+  theirs.memory().deallocate(block);
+  auto vmm = BasicCudaVmm<DoubleDriver>::make(c);
+  if (!told(vmm)) return;
+  auto own = vmm->memory().allocate(100, Alignment(256));
+  if (!told(own)) return;
+  told(vmm->memory().share(*own, self));
+  vmm->memory().deallocate(*own);
+}
 void buffers(DoubleContext& c, CudaDouble& cuda, Told& told) {
   auto pool = BasicCudaPool<DoubleDriver>::make(c);
   if (!told(pool)) return;
@@ -180,6 +200,7 @@ const Scenario scenarios[] = {
     {"host memory", host_memory},               {"pool memory", pool_memory},     {"vmm memory", vmm_memory},
     {"segment", segment},                       {"registration", registration},   {"peers", peers},
     {"buffers", buffers},                       {"ipc", ipc},
+    {"files", files},
 };
 
 // Many are made: little memory each.

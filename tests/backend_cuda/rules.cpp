@@ -3,6 +3,7 @@
 // type or code in cuda.h of CUDA 13.0 says so. `assumed`: it is silent, or says "may" or "undefined"; not verified on a
 // device. The double then does what finds more mistakes of its callers.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <set>
@@ -605,6 +606,43 @@ const Rule rules[] = {
        const bool refused = d(MemCreate{}, &h, granule, &d.props, 0ull) == CUDA_ERROR_NOT_PERMITTED;
        d.props.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
        return refused && d(MemCreate{}, &h, granule, &d.props, 0ull) == CUDA_SUCCESS;
+     }},
+    {"cuMemExportToShareableHandle", "each file is one of its own, and keeps the memory when the allocation was released", Source::documented,
+     [](Driver& d) {
+       Driver there;
+       d.props.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+       const CUmemGenericAllocationHandle h = d.create(granule);
+       int one = -1, two = -1;
+       const auto share = [&](int* file) {
+         return d(MemExportToShareableHandle{}, static_cast<void*>(file), h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull) == CUDA_SUCCESS;
+       };
+       if (!share(&one) || !share(&two) || one == two || d(MemRelease{}, h) != CUDA_SUCCESS) return false;
+       ::close(one);
+       CUmemGenericAllocationHandle got = 0;
+       const CUresult imported = there(MemImportFromShareableHandle{}, &got, reinterpret_cast<void*>(static_cast<std::intptr_t>(two)),
+                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+       ::close(two);
+       const CUdeviceptr p = there.reserve(granule);
+       return imported == CUDA_SUCCESS && there.map(p, granule, got) == CUDA_SUCCESS && there.set_access(p, granule) == CUDA_SUCCESS;
+     }},
+    {"cuMemExportToShareableHandle", "of memory that was not made for it it is CUDA_ERROR_INVALID_VALUE", Source::assumed,
+     [](Driver& d) {
+       int file = -1;
+       return d(MemExportToShareableHandle{}, static_cast<void*>(&file), d.create(granule), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull) ==
+              CUDA_ERROR_INVALID_VALUE;
+     }},
+    {"cuMemImportFromShareableHandle", "a file that is closed or stands for no memory is CUDA_ERROR_INVALID_VALUE", Source::assumed,
+     [](Driver& d) {
+       int ends[2];
+       if (::pipe(ends) != 0) return false;
+       CUmemGenericAllocationHandle h = 0;
+       const auto import = [&](int file) {
+         return d(MemImportFromShareableHandle{}, &h, reinterpret_cast<void*>(static_cast<std::intptr_t>(file)), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+       };
+       const CUresult open = import(ends[0]);
+       ::close(ends[0]);
+       ::close(ends[1]);
+       return open == CUDA_ERROR_INVALID_VALUE && import(ends[0]) == CUDA_ERROR_INVALID_VALUE;
      }},
 };
 

@@ -664,7 +664,16 @@ class CudaDouble {
     if (flags != 0 || props->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
     if ((props->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && options.fabric != CUDA_SUCCESS) return options.fabric;
     if (!has_room(d, n)) return CUDA_ERROR_OUT_OF_MEMORY;
-    return virtual_memory.create(out, n, d->index);
+    return virtual_memory.create(out, n, d->index, (props->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0);
+  }
+  CUresult run(cuda_call::MemExportToShareableHandle, void* out, CUmemGenericAllocationHandle h, CUmemAllocationHandleType type,
+               unsigned long long flags) {
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    return virtual_memory.export_file(static_cast<int*>(out), h);
+  }
+  CUresult run(cuda_call::MemImportFromShareableHandle, CUmemGenericAllocationHandle* out, void* file, CUmemAllocationHandleType type) {
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+    return virtual_memory.import_file(out, static_cast<int>(reinterpret_cast<std::intptr_t>(file)));
   }
   CUresult run(cuda_call::MemRelease, CUmemGenericAllocationHandle h) { return virtual_memory.release(h); }
   CUresult run(cuda_call::MemMap, CUdeviceptr p, std::size_t n, std::size_t offset, CUmemGenericAllocationHandle h, unsigned long long flags) {

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cuda.h>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -42,11 +44,11 @@ class VirtualMemory {
     reserved_.erase(r);
     return CUDA_SUCCESS;
   }
-  CUresult create(CUmemGenericAllocationHandle* out, std::size_t size, int device) {
+  CUresult create(CUmemGenericAllocationHandle* out, std::size_t size, int device, bool shared) {
     if (size == 0 || size % granularity_ != 0) return CUDA_ERROR_INVALID_VALUE;
     const int fd = ::memfd_create("device memory", MFD_CLOEXEC);
     if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(size)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    physical_[++last_] = {size, device, fd, 0, false};
+    physical_[++last_] = {size, device, fd, 0, false, shared};
     *out = last_;
     return CUDA_SUCCESS;
   }
@@ -55,6 +57,21 @@ class VirtualMemory {
     if (p == physical_.end() || p->second.released) return CUDA_ERROR_INVALID_VALUE;
     p->second.released = true;
     drop(p);
+    return CUDA_SUCCESS;
+  }
+  CUresult export_file(int* out, CUmemGenericAllocationHandle handle) {
+    const auto p = physical_.find(handle);
+    if (p == physical_.end() || p->second.released || !p->second.shared) return CUDA_ERROR_INVALID_VALUE;
+    *out = ::fcntl(p->second.fd, F_DUPFD_CLOEXEC, 0);
+    return *out >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  CUresult import_file(CUmemGenericAllocationHandle* out, int file) {
+    struct stat about {};
+    if (::fcntl(file, F_GET_SEALS) < 0 || ::fstat(file, &about) != 0 || about.st_size == 0) return CUDA_ERROR_INVALID_VALUE;
+    const int fd = ::fcntl(file, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    physical_[++last_] = {static_cast<std::size_t>(about.st_size), -1, fd, 0, false, false};
+    *out = last_;
     return CUDA_SUCCESS;
   }
   CUresult map(CUdeviceptr at, std::size_t size, std::size_t offset, CUmemGenericAllocationHandle handle) {
@@ -97,8 +114,8 @@ class VirtualMemory {
  private:
   struct Physical {
     std::size_t size;
-    int device, fd, mappings;
-    bool released;
+    int device, fd, mappings;  // device -1: another process's memory
+    bool released, shared;
   };
   struct Mapping {
     std::size_t size;

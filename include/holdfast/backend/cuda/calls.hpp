@@ -77,6 +77,8 @@ struct MemRelease : Call<decltype(::cuMemRelease)> { static constexpr char name[
 struct MemMap : Call<decltype(::cuMemMap)> { static constexpr char name[] = "cuMemMap"; };
 struct MemUnmap : Call<decltype(::cuMemUnmap)> { static constexpr char name[] = "cuMemUnmap"; };
 struct MemSetAccess : Call<decltype(::cuMemSetAccess)> { static constexpr char name[] = "cuMemSetAccess"; };
+struct MemExportToShareableHandle : Call<decltype(::cuMemExportToShareableHandle)> { static constexpr char name[] = "cuMemExportToShareableHandle"; };
+struct MemImportFromShareableHandle : Call<decltype(::cuMemImportFromShareableHandle)> { static constexpr char name[] = "cuMemImportFromShareableHandle"; };
 
 struct MemGetAddressRange : Call<decltype(::cuMemGetAddressRange)> { static constexpr char name[] = "cuMemGetAddressRange"; };
 struct IpcGetMemHandle : Call<decltype(::cuIpcGetMemHandle)> { static constexpr char name[] = "cuIpcGetMemHandle"; };
@@ -91,7 +93,8 @@ using All = std::tuple<
     LaunchHostFunc, MemGetInfo, MemAlloc, MemFree, MemAllocManaged, MemHostAlloc, MemFreeHost, MemHostRegister, MemHostUnregister,
     MemcpyAsync, MemPoolCreate, MemPoolDestroy, MemPoolTrimTo, MemPoolSetAttribute, MemPoolGetAttribute, MemPoolSetAccess,
     MemAllocFromPoolAsync, MemFreeAsync, MemGetAllocationGranularity, MemAddressReserve, MemAddressFree, MemCreate, MemRelease, MemMap,
-    MemUnmap, MemSetAccess, MemGetAddressRange, IpcGetMemHandle, IpcOpenMemHandle, IpcCloseMemHandle>;
+    MemUnmap, MemSetAccess, MemExportToShareableHandle, MemImportFromShareableHandle, MemGetAddressRange, IpcGetMemHandle, IpcOpenMemHandle,
+    IpcCloseMemHandle>;
 
 /// "NAME failed", for the text of an error.
 template <class Entry>

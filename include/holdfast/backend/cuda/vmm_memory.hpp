@@ -9,6 +9,7 @@
 
 #include "holdfast/backend/cuda/context.hpp"
 #include "holdfast/backend/cuda/detail/cuda_copies.hpp"
+#include "holdfast/backend/cuda/shared_file.hpp"
 #include "holdfast/concepts/memory_backend.hpp"
 
 namespace holdfast {
@@ -95,6 +96,19 @@ class CudaVmmState {
       state.note(e);
     }
     give(block);
+  }
+  [[nodiscard]] Result<CudaSharedFile> share(Block block, const ShareIdentity& self) noexcept {
+    const LockGuard<WordLock> guard(lock_);
+    Record* const r = block.data != nullptr ? find_live(block) : nullptr;
+    if (r == nullptr) return make_error(Errc::not_found, "what is to be shared is no block that is out");
+    ShareBlob blob{ShareKind::cuda_file, self, r->rounded, {}};
+    blob.handle.size = block.size;
+    int file = -1;
+    if (Error e = state.call(cuda_call::MemExportToShareableHandle{}, static_cast<void*>(&file), r->handle,
+                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull);
+        !e.ok())
+      return e;
+    return CudaSharedFile(file, blob);
   }
   // Gives back what is stale and passed, but `keep` bytes of it.
   [[nodiscard]] Bytes trim(Bytes keep) noexcept {
@@ -235,6 +249,12 @@ class BasicCudaVmmMemory : public detail::CudaCopies<BasicCudaVmmMemory<Driver>,
   }
   /// Takes memory back in the order of a stream, which has waited for all its uses. Stream: enqueues a mark.
   void deallocate(const stream_type& stream, Block block) noexcept { vmm_->give(stream, block); }
+
+  /// Makes a file that stands for a block, for another process of this host.
+  ///
+  /// While it is shared the block should not be given back: its memory may come again here while others see it.
+  /// Errors: not_found (no block of this source), the driver's own (made without `file_handles`).
+  [[nodiscard]] Result<CudaSharedFile> share(Block block, const ShareIdentity& self) noexcept { return vmm_->share(block, self); }
 
   /// Gives back what was released and is not needed for work that runs, but `keep` bytes; tells how much.
   [[nodiscard]] Bytes trim(Bytes keep) noexcept { return vmm_->trim(keep); }
