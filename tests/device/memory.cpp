@@ -23,6 +23,7 @@
 #include "holdfast/backend/cuda/host_memory.hpp"
 #include "holdfast/backend/cuda/pool_memory.hpp"
 #include "holdfast/backend/cuda/resource.hpp"
+#include "holdfast/backend/cuda/segment_memory.hpp"
 #include "holdfast/backend/cuda/vmm_memory.hpp"
 #include "holdfast/buffer/tracked_buffer.hpp"
 
@@ -319,6 +320,66 @@ TEST_CASE("device: virtual memory gives blocks and takes them back in a stream's
   }
   CHECK(s.synchronize().ok());
   CHECK(memory.trim(0) >= 5_MiB);
+}
+
+TEST_CASE("device: a pool over a segment grows in place and gives its granules back") {
+  Machine m;
+  using Source = BasicCudaSegmentMemory<Driver>;
+  auto segment = BasicCudaSegment<Driver>::reserve(m.context(), 32_MiB);
+  if (!segment.ok() && segment.error().code == Errc::unsupported) return;
+  REQUIRE(segment.ok());
+  const Stream s = m.stream();
+  {
+    BfcOptions options;
+    options.region = segment->granule();
+    auto heap = std::move(
+        *BfcHeap<Source, BestFit, ExactSplit, ExactGrowth>::make(Source(*segment), options));
+    auto pool = heap.pool();
+    const Block a = *pool.allocate(4_MiB, Alignment(256)), b = *pool.allocate(4_MiB, Alignment(256));
+    CHECK(b.data == a.data + 4_MiB);
+    m.write(s, a, 1);
+    m.write(s, b, 2);
+    CHECK(s.synchronize().ok());
+    CHECK(m.holds(a, 1));
+    CHECK(m.holds(b, 2));
+    pool.deallocate(a);
+    pool.deallocate(b);
+    const Block both = *pool.allocate(8_MiB, Alignment(256));  // over what were two regions
+    CHECK(both.data == a.data);
+    m.write(s, both, 3);
+    CHECK(s.synchronize().ok());
+    CHECK(m.holds(both, 3));
+    pool.deallocate(both);
+    CHECK(pool.trim(0) == 8_MiB);
+  }
+  CHECK(segment->mapped() == 0);
+}
+
+TEST_CASE("device: virtual memory shared by a file is the same memory where it is mapped again") {
+  Machine m;
+  auto owner = BasicCudaVmm<Driver>::make(m.context(), {});
+  if (!owner.ok() && owner.error().code == Errc::unsupported) return;
+  REQUIRE(owner.ok());
+  auto memory = owner->memory();
+  const Block block = *memory.allocate(3_MiB, Alignment(256));
+  const ShareIdentity here{{}, 1, 5}, there{{}, 2, 0};
+  {
+    const Stream s = m.stream();
+    auto shared = memory.share(block, here);
+    REQUIRE(shared.ok());
+    auto import = BasicCudaFileImport<Driver>::open(m.context(), shared->file(), shared->blob(),
+                                                    there, 5);
+    REQUIRE(import.ok());
+    CHECK(import->block().size == 3_MiB);
+    CHECK(import->block().data != block.data);
+    m.write(s, import->block(), 9);
+    CHECK(s.synchronize().ok());
+    CHECK(m.holds(block, 9));
+    m.write(s, block, 10);
+    CHECK(s.synchronize().ok());
+    CHECK(m.holds(import->block(), 10));
+  }
+  memory.deallocate(block);
 }
 
 TEST_CASE("device: a plan with a loop is carried out on device memory, every value checked there") {
