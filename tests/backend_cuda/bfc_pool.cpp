@@ -197,6 +197,16 @@ TEST_CASE("cuda segment memory: the lowest run that fits, aligned; a full segmen
   CHECK(memory.allocate(max_bytes, Alignment(256)).error().code == Errc::over_budget);
 }
 
+TEST_CASE("cuda segment memory: a block that is given back under a kernel loses its memory after it") {
+  Growing w;
+  const DoubleStream s = w.stream();
+  auto memory = w.source();
+  const Block b = *memory.allocate(2_MiB, Alignment(256));
+  kernel(w, s, b, "kernel");
+  memory.deallocate(b);
+  CHECK(w.segment.mapped() == 0);
+}
+
 TEST_CASE_TEMPLATE("cuda bfc: case 06, a block merged of two streams' frees is waited for on both, and so is what is left of it", World, SOURCES) {
   for (const bool now : {false, true})
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {

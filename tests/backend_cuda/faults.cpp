@@ -15,6 +15,7 @@
 #include "holdfast/backend/cuda/host_memory.hpp"
 #include "holdfast/backend/cuda/ipc.hpp"
 #include "holdfast/backend/cuda/pool_memory.hpp"
+#include "holdfast/backend/cuda/segment_memory.hpp"
 #include "holdfast/backend/cuda/vmm_memory.hpp"
 #include "holdfast/backend/cuda/vmm_segment.hpp"
 #include "holdfast/buffer/tracked_buffer.hpp"
@@ -117,6 +118,10 @@ void segment(DoubleContext& c, CudaDouble&, Told& told) {
   static_cast<void>(s->unmap(2_MiB, 2_MiB));
   told(s->map(2_MiB, 6_MiB));
 }
+void segment_memory(DoubleContext& c, CudaDouble&, Told& told) {
+  auto s = BasicCudaSegment<DoubleDriver>::reserve(c, 8_MiB);
+  if (told(s)) blocks(c, BasicCudaSegmentMemory<DoubleDriver>(*s), told);
+}
 void registration(DoubleContext& c, CudaDouble&, Told& told) {
   static std::array<std::byte, 4096> bytes;
   auto r = BasicCudaRegistration<DoubleDriver>::make(c, {bytes.data(), 4096});
@@ -200,7 +205,7 @@ const Scenario scenarios[] = {
     {"host memory", host_memory},               {"pool memory", pool_memory},     {"vmm memory", vmm_memory},
     {"segment", segment},                       {"registration", registration},   {"peers", peers},
     {"buffers", buffers},                       {"ipc", ipc},
-    {"files", files},
+    {"files", files},                           {"segment memory", segment_memory},
 };
 
 // Many are made: little memory each.
