@@ -1,3 +1,9 @@
+// backend: where memory comes from: sources (host, code, devices), pools over them, layers that change one thing.
+// In the flow: below buffers, which know a backend only by its concept; above the operating system and drivers.
+// A backend is a copyable handle, empty or one pointer to its pool; what it gives back carries no state.
+// Failures are errors that name the limit or call that they met; nothing is lost by them.
+// It never knows whose memory it is, but for a tag.
+//
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

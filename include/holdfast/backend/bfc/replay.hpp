@@ -66,11 +66,11 @@ template <class Fit = BestFit, class Split = BfcSplit, class Growth = BoundedGro
   if (!heap.ok()) return heap.error();
   auto pool = heap->pool();
   enum class State : std::uint8_t { free, out, failed };
-  struct Place {
+  struct Entry {
     Block block;
     State state = State::free;
   };
-  std::vector<Place> places(events.size());
+  std::vector<Entry> places(events.size());
   BfcReplay replay;
   replay.offsets.reserve(events.size());
   for (std::size_t i = 0; i < events.size(); ++i) {
@@ -81,7 +81,7 @@ template <class Fit = BestFit, class Split = BfcSplit, class Growth = BoundedGro
       e.at = i;
       return e;
     }
-    Place& place = places[event.id];
+    Entry& place = places[event.id];
     Bytes offset = 0;
     if (event.take) {
       const Result<Block> block = [&] {
@@ -90,7 +90,7 @@ template <class Fit = BestFit, class Split = BfcSplit, class Growth = BoundedGro
         else
           return pool.allocate(event.size, event.alignment);
       }();
-      place = block.ok() ? Place{*block, State::out} : Place{{}, State::failed};
+      place = block.ok() ? Entry{*block, State::out} : Entry{{}, State::failed};
       if (!block.ok()) {
         offset = -1;
         if (replay.failures++ == 0) replay.first_failure = i;

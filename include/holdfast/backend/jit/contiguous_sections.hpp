@@ -131,7 +131,7 @@ class ContiguousSections {
       cursor = begin[i] + segments_[i].pages.size;
     }
     if (cursor + guard >= limit) return invalid(cursor + guard);
-    Result<CodeBlock> whole = mapper_->reserve(cursor + guard, Placement{Alignment(base), options.near});
+    Result<CodeBlock> whole = mapper_->reserve(cursor + guard, CodePlacement{Alignment(base), options.near});
     if (!whole.ok()) return whole.error();
     whole_ = *whole;
     for (std::size_t i = 0; i < 3; ++i) {

@@ -67,7 +67,7 @@ class BasicJitMemory {
 
   /// Gives writable, zeroed memory for code. Errors: the mapper's; out_of_memory.
   [[nodiscard]] Result<Block> allocate(Bytes size, Alignment alignment) noexcept {
-    Result<CodeBlock> code = heap_->mapper_->reserve(size, Placement{alignment, nullptr});
+    Result<CodeBlock> code = heap_->mapper_->reserve(size, CodePlacement{alignment, nullptr});
     if (!code.ok()) return code.error();
     if (size == 0) return Block{};
     Error e = heap_->mapper_->commit(*code);

@@ -30,7 +30,7 @@ struct CodeBlock {
 };
 
 /// Where addresses are to lie: aligned, and within 2 GiB of `near` if that can be had.
-struct Placement {
+struct CodePlacement {
   Alignment alignment{};
   const void* near = nullptr;
 };
@@ -79,8 +79,8 @@ class BasicMemoryMapper {
   /// Reserves addresses that nothing can touch yet; 0 bytes give the empty block.
   ///
   /// Errors: invalid_argument (negative), permission_denied (mode refuse), out_of_memory, the kernel's others.
-  [[nodiscard]] Result<CodeBlock> reserve(Bytes size) noexcept { return reserve(size, Placement{}); }
-  [[nodiscard]] Result<CodeBlock> reserve(Bytes size, Placement placement) noexcept {
+  [[nodiscard]] Result<CodeBlock> reserve(Bytes size) noexcept { return reserve(size, CodePlacement{}); }
+  [[nodiscard]] Result<CodeBlock> reserve(Bytes size, CodePlacement placement) noexcept {
     const Bytes page = page_size(), alignment = std::max(page, placement.alignment.value());
     Bytes rounded = 0, wide = 0;
     if (size < 0) return fail(make_error(Errc::invalid_argument, "a negative number of bytes was asked for"), size);
