@@ -102,7 +102,7 @@ class OffsetSearch {
         const std::int64_t before = allowed;
         end = search(static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to), allowed, stop);
         nodes -= before - allowed;
-        if (round % ChoiceOrder::rule_count == ChoiceOrder::rule_count - 1) budget *= 1.3;
+        if (round % ChoiceOrder::rule_count == ChoiceOrder::rule_count - 1) budget = std::min(1.3 * budget, 1e15);
       }
       if (end == SearchEnd::impossible) return end;
       from = to;
