@@ -52,48 +52,46 @@ class MemoryLimit {
 /// It counts the sizes that it sees: put it below `Aligned` to count rounded ones. Errors: over_budget, with the limit.
 struct Limited {
   template <memory_backend Up>
-  class layer : public detail::LayerBase<layer<Up>, Up> {
-    using Base = detail::LayerBase<layer<Up>, Up>;
-    friend Base;
+  class layer : public detail::StatefulLayer<layer<Up>, Up, MemoryLimit> {
+    using Base = detail::StatefulLayer<layer<Up>, Up, MemoryLimit>;
+    friend typename Base::LayerBase;
 
    public:
-    using state_type = MemoryLimit;
-    layer(Up up, MemoryLimit& limit) noexcept : Base(std::move(up)), limit_(&limit) {}
+    using Base::Base;
 
     /// The largest request that neither the limit nor the free memory below forbids.
     [[nodiscard]] Bytes largest_free() noexcept
       requires inspectable_backend<Up>
     {
-      return std::min(this->up().largest_free(), limit_->available());
+      return std::min(this->up().largest_free(), this->state().available());
     }
 
    private:
     template <class... Stream>
     [[nodiscard]] Result<Block> take(Bytes size, Alignment alignment, Tag tag, Stream&... stream) noexcept {
       if (size <= 0) return this->take_up(size, alignment, tag, stream...);
-      if (!limit_->try_take(size)) return refused(size);
+      if (!this->state().try_take(size)) return refused(size);
       Result<Block> block = this->take_up(size, alignment, tag, stream...);
       if (block.ok())
-        limit_->confirm();
+        this->state().confirm();
       else
-        limit_->give(size);
+        this->state().give(size);
       return block;
     }
     template <class... Stream>
     void give(Block block, Stream&... stream) noexcept {
       this->give_up(block, stream...);
-      limit_->give(block.size);  // after: else another takes the room before it is there
+      this->state().give(block.size);  // after: else another takes the room before it is there
     }
     [[nodiscard]] HOLDFAST_COLD Error refused(Bytes size) const noexcept {
       Error e = make_error(Errc::over_budget, "the memory limit would be passed");
       e.stage = Stage::allocation;
       e.requested = size;
-      e.available = limit_->available();
+      e.available = this->state().available();
       e.at_kind = AtKind::limit;
-      e.at = static_cast<std::uint64_t>(limit_->limit());
+      e.at = static_cast<std::uint64_t>(this->state().limit());
       return e;
     }
-    MemoryLimit* limit_;
   };
 };
 static_assert(memory_backend<Limited::layer<EmptyMemory>> && sizeof(Limited::layer<EmptyMemory>) == sizeof(void*));

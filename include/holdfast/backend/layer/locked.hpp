@@ -12,20 +12,14 @@ namespace holdfast {
 template <lock Lock = WordLock>
 struct Locked {
   template <memory_backend Up>
-  class layer : public detail::LayerBase<layer<Up>, Up>, public detail::StateTypeOf<Lock, Up> {
+  class layer : public detail::StatefulLayer<layer<Up>, Up, Lock> {
     static_assert(std::is_empty_v<Lock> || !detail::waits_for_release<Up>,
                   "who waits for memory would keep the lock from who releases it: Locked stands below Retrying");
-    using Base = detail::LayerBase<layer<Up>, Up>;
-    friend Base;
+    using Base = detail::StatefulLayer<layer<Up>, Up, Lock>;
+    friend typename Base::LayerBase;
 
    public:
-    constexpr layer() noexcept
-      requires std::is_empty_v<Lock>
-    = default;
-    explicit constexpr layer(Up up) noexcept
-      requires std::is_empty_v<Lock>
-        : Base(std::move(up)) {}
-    constexpr layer(Up up, Lock& lock) noexcept : Base(std::move(up)), lock_(lock) {}
+    using Base::Base;
 
     /// The visitor runs under the lock: it must not use the stack.
     template <class Visitor>
@@ -48,7 +42,7 @@ struct Locked {
    private:
     template <class F>
     auto locked(F f) noexcept {
-      auto&& lock = lock_.get();
+      auto&& lock = this->state();
       LockGuard guard(lock);
       return f();
     }
@@ -60,7 +54,6 @@ struct Locked {
     void give(Block block, Stream&... stream) noexcept {
       locked([&] { this->give_up(block, stream...); });
     }
-    HOLDFAST_NO_UNIQUE_ADDRESS detail::StateRef<Lock, layer> lock_;
   };
 };
 static_assert(memory_backend<Locked<NoLock>::layer<EmptyMemory>> && sizeof(Locked<NoLock>::layer<EmptyMemory>) == 1);

@@ -13,24 +13,18 @@ namespace holdfast {
 template <observer Observer>
 struct Observed {
   template <memory_backend Up>
-  class layer : public detail::LayerBase<layer<Up>, Up, true>, public detail::StateTypeOf<Observer, Up> {
-    using Base = detail::LayerBase<layer<Up>, Up, true>;
-    friend Base;
+  class layer : public detail::StatefulLayer<layer<Up>, Up, Observer, true> {
+    using Base = detail::StatefulLayer<layer<Up>, Up, Observer, true>;
+    friend typename Base::LayerBase;
 
    public:
-    constexpr layer() noexcept
-      requires std::is_empty_v<Observer>
-    = default;
-    explicit constexpr layer(Up up) noexcept
-      requires std::is_empty_v<Observer>
-        : Base(std::move(up)) {}
-    constexpr layer(Up up, Observer& to) noexcept : Base(std::move(up)), observer_(to) {}
+    using Base::Base;
 
    private:
     template <class... Stream>
     [[nodiscard]] Result<Block> take(Bytes size, Alignment alignment, Tag tag, Stream&... stream) noexcept {
       Result<Block> block = this->take_up(size, alignment, tag, stream...);
-      auto&& to = observer_.get();
+      auto&& to = this->state();
       if (!block.ok())
         to.on_failure(block.error());
       else if (block->data != nullptr)
@@ -39,11 +33,10 @@ struct Observed {
     }
     template <class... Stream>
     void give(Block block, Stream&... stream) noexcept {
-      auto&& to = observer_.get();
+      auto&& to = this->state();
       if (block.data != nullptr) to.on_deallocate(block);
       this->give_up(block, stream...);
     }
-    HOLDFAST_NO_UNIQUE_ADDRESS detail::StateRef<Observer, layer> observer_;
   };
 };
 static_assert(tagging_backend<Observed<NoObserver>::layer<EmptyMemory>> && sizeof(Observed<NoObserver>::layer<EmptyMemory>) == 1);

@@ -47,19 +47,13 @@ struct Pinned {
   static constexpr Bytes page = 4096;
 
   template <memory_backend Up>
-  class layer : public detail::LayerBase<layer<Up>, Up, tagging_backend<Up>, false>, public detail::StateTypeOf<Pinner, Up> {
+  class layer : public detail::StatefulLayer<layer<Up>, Up, Pinner, tagging_backend<Up>, false> {
     static_assert(host_accessible<Up>, "only host memory is pinned");
-    using Base = detail::LayerBase<layer<Up>, Up, tagging_backend<Up>, false>;
-    friend Base;
+    using Base = detail::StatefulLayer<layer<Up>, Up, Pinner, tagging_backend<Up>, false>;
+    friend typename Base::LayerBase;
 
    public:
-    constexpr layer() noexcept
-      requires std::is_empty_v<Pinner>
-    = default;
-    explicit constexpr layer(Up up) noexcept
-      requires std::is_empty_v<Pinner>
-        : Base(std::move(up)) {}
-    constexpr layer(Up up, Pinner& pinner) noexcept : Base(std::move(up)), pinner_(pinner) {}
+    using Base::Base;
 
    private:
     [[nodiscard]] Result<Block> take(Bytes size, Alignment alignment, Tag tag) noexcept {
@@ -68,7 +62,7 @@ struct Pinned {
       if (!checked_align_up(size, page, whole)) return failed(make_error(Errc::out_of_memory, "the size is larger than any memory"), size);
       Result<Block> block = this->take_up(whole, alignment.value() < page ? Alignment(page) : alignment, tag);
       if (!block.ok()) return block;
-      auto&& pinner = pinner_.get();
+      auto&& pinner = this->state();
       if (const Error e = pinner.pin(*block); !e.ok()) {
         this->give_up(*block);
         return failed(e, size);
@@ -78,7 +72,7 @@ struct Pinned {
     }
     void give(Block block) noexcept {
       block.size = align_up(block.size, page);
-      auto&& pinner = pinner_.get();
+      auto&& pinner = this->state();
       if (block.data != nullptr) pinner.unpin(block);
       this->give_up(block);
     }
@@ -87,7 +81,6 @@ struct Pinned {
       e.requested = size;
       return e;
     }
-    HOLDFAST_NO_UNIQUE_ADDRESS detail::StateRef<Pinner, layer> pinner_;
   };
 };
 static_assert(memory_backend<Pinned<>::layer<EmptyMemory>> && sizeof(Pinned<>::layer<EmptyMemory>) == 1);

@@ -45,19 +45,13 @@ static_assert(out_of_memory_handler<NoHandler>);
 template <out_of_memory_handler Handler>
 struct Retrying {
   template <memory_backend Up>
-  class layer : public detail::LayerBase<layer<Up>, Up>, public detail::StateTypeOf<Handler, Up> {
-    using Base = detail::LayerBase<layer<Up>, Up>;
-    friend Base;
+  class layer : public detail::StatefulLayer<layer<Up>, Up, Handler> {
+    using Base = detail::StatefulLayer<layer<Up>, Up, Handler>;
+    friend typename Base::LayerBase;
 
    public:
     static constexpr bool waits_for_release = Base::waits_for_release || detail::waits_for_release<Handler>;
-    constexpr layer() noexcept
-      requires std::is_empty_v<Handler>
-    = default;
-    explicit constexpr layer(Up up) noexcept
-      requires std::is_empty_v<Handler>
-        : Base(std::move(up)) {}
-    constexpr layer(Up up, Handler& handler) noexcept : Base(std::move(up)), handler_(handler) {}
+    using Base::Base;
 
    private:
     [[nodiscard]] static constexpr int max_failures() noexcept {
@@ -78,7 +72,7 @@ struct Retrying {
     }
     template <class... Stream>
     [[nodiscard]] HOLDFAST_COLD Result<Block> again(OutOfMemory request, Stream&... stream) noexcept {
-      auto&& handler = handler_.get();
+      auto&& handler = this->state();
       while (++request.failures <= max_failures() && handler.on_out_of_memory(request)) {
         Result<Block> block = this->take_up(request.size, request.alignment, request.tag, stream...);
         if (block.ok() || !wants_memory(block.error())) return block;
@@ -90,10 +84,9 @@ struct Retrying {
     template <class... Stream>
     void give(Block block, Stream&... stream) noexcept {
       this->give_up(block, stream...);
-      auto&& handler = handler_.get();
+      auto&& handler = this->state();
       if constexpr (requires { handler.on_release(); }) handler.on_release();
     }
-    HOLDFAST_NO_UNIQUE_ADDRESS detail::StateRef<Handler, layer> handler_;
   };
 };
 static_assert(memory_backend<Retrying<NoHandler>::layer<EmptyMemory>> && sizeof(Retrying<NoHandler>::layer<EmptyMemory>) == 1);

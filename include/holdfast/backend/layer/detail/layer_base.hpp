@@ -148,4 +148,25 @@ class LayerBase : public StreamTypeOf<Up, Streaming>, public EventTypeOf<Up> {
   HOLDFAST_NO_UNIQUE_ADDRESS Up up_{};
 };
 
+/// What layers with a state share: it is made with the user's object, with nothing where that is empty.
+template <class Self, memory_backend Up, class State, bool Tagging = tagging_backend<Up>, bool Streaming = stream_ordered_backend<Up>>
+class StatefulLayer : public LayerBase<Self, Up, Tagging, Streaming>, public StateTypeOf<State, Up> {
+  using Base = LayerBase<Self, Up, Tagging, Streaming>;
+
+ public:
+  constexpr StatefulLayer() noexcept
+    requires std::is_empty_v<State>
+  = default;
+  explicit constexpr StatefulLayer(Up up) noexcept
+    requires std::is_empty_v<State>
+      : Base(std::move(up)) {}
+  constexpr StatefulLayer(Up up, State& state) noexcept : Base(std::move(up)), state_(state) {}
+
+ protected:
+  [[nodiscard]] constexpr decltype(auto) state() const noexcept { return state_.get(); }
+
+ private:
+  HOLDFAST_NO_UNIQUE_ADDRESS StateRef<State, Self> state_;
+};
+
 }  // namespace holdfast::detail
