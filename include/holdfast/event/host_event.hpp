@@ -3,12 +3,13 @@
 
 #include <cstdint>
 #include <new>
-#include <utility>
 
 #include "holdfast/concepts/event.hpp"
 #include "holdfast/concepts/sync.hpp"
 #include "holdfast/core/config.hpp"
+#include "holdfast/core/intrusive_ptr.hpp"
 #include "holdfast/core/result.hpp"
+#include "holdfast/event/promise.hpp"
 
 namespace holdfast {
 
@@ -29,21 +30,10 @@ class BasicHostEvent {
   using promise_type = BasicHostPromise<Sync>;
 
   constexpr BasicHostEvent() noexcept = default;
-  BasicHostEvent(const BasicHostEvent& other) noexcept : cell_(other.cell_) {
-    if (cell_ != nullptr) cell_->retain();
-  }
-  BasicHostEvent(BasicHostEvent&& other) noexcept : cell_(std::exchange(other.cell_, nullptr)) {}
-  BasicHostEvent& operator=(BasicHostEvent other) noexcept {
-    std::swap(cell_, other.cell_);
-    return *this;
-  }
-  ~BasicHostEvent() {
-    if (cell_ != nullptr) cell_->drop();
-  }
 
   /// Makes an event that has already failed. Errors: out_of_memory for its cell.
   [[nodiscard]] static Result<BasicHostEvent> make_failed(const Error& error) noexcept {
-    Cell* cell = new (std::nothrow) Cell(1, error);
+    Cell* cell = new (std::nothrow) Cell(error);
     if (cell == nullptr) return make_error(Errc::out_of_memory, "no memory for an event");
     return BasicHostEvent(cell);
   }
@@ -63,16 +53,16 @@ class BasicHostEvent {
   friend bool operator==(const BasicHostEvent& a, const BasicHostEvent& b) noexcept { return a.cell_ == b.cell_; }
 
  private:
-  friend class BasicHostPromise<Sync>;
+  friend class CellPromise<BasicHostEvent>;
   constexpr explicit BasicHostEvent(Cell* cell) noexcept : cell_(cell) {}
-  Cell* cell_ = nullptr;
+  IntrusivePtr<Cell> cell_;
 };
 
 template <sync Sync>
-class BasicHostEvent<Sync>::Cell {
+class BasicHostEvent<Sync>::Cell : public RefCounted<Cell, typename Sync::template atomic<std::uint32_t>> {
  public:
-  explicit Cell(std::uint32_t refs) noexcept : refs_(refs) {}
-  Cell(std::uint32_t refs, const Error& error) noexcept : word_(failed), refs_(refs), error_(error) {}
+  Cell() noexcept = default;
+  explicit Cell(const Error& error) noexcept : word_(failed), error_(error) {}
 
   [[nodiscard]] bool done() const noexcept { return (word_.load(std::memory_order_acquire) & done_mask) != 0; }
   [[nodiscard]] Error error() const noexcept { return error_; }
@@ -119,74 +109,27 @@ class BasicHostEvent<Sync>::Cell {
     }
   }
 
-  void retain() noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
-  // For the promise: while it is the only owner nobody else counts. The acquire pairs with the drops of earlier handles,
-  // which a plain store would else cut off from the last one.
-  void retain_by_promise() noexcept {
-    if (refs_.load(std::memory_order_acquire) == 1) refs_.store(2, std::memory_order_relaxed);
-    else retain();
-  }
-  // The last owner needs no locked instruction: nobody else is left to count.
-  void drop() noexcept {
-    if (refs_.load(std::memory_order_acquire) == 1 || refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
-  }
-
  private:
   static constexpr std::uintptr_t succeeded = 1, failed = 2, done_mask = 3, sleeping = 4, low_mask = 7;
   typename Sync::template atomic<std::uintptr_t> word_{0};
-  typename Sync::template atomic<std::uint32_t> refs_;
   Error error_;
 };
 
-/// The write end of a host event: set once, with success or an error.
-///
-/// Destroyed unset, it fails the event as `aborted`, so nobody waits for ever. Threads: one at a time.
+/// The write end of a host event. Threads: one at a time.
 template <sync Sync>
-class BasicHostPromise {
+class BasicHostPromise : public CellPromise<BasicHostEvent<Sync>> {
  public:
-  using event_type = BasicHostEvent<Sync>;
-
   /// Makes a pending event. Errors: out_of_memory for its cell. Cost: the event's only allocation.
   [[nodiscard]] static Result<BasicHostPromise> make() noexcept {
-    auto* cell = new (std::nothrow) Cell(1);
+    auto* cell = new (std::nothrow) Cell();
     if (cell == nullptr) return make_error(Errc::out_of_memory, "no memory for an event");
     return BasicHostPromise(cell);
   }
   constexpr BasicHostPromise() noexcept = default;
-  BasicHostPromise(BasicHostPromise&& other) noexcept : cell_(std::exchange(other.cell_, nullptr)) {}
-  BasicHostPromise& operator=(BasicHostPromise other) noexcept {
-    std::swap(cell_, other.cell_);
-    return *this;
-  }
-  ~BasicHostPromise() {
-    if (cell_ != nullptr) static_cast<void>(set_error(make_error(Errc::aborted, "the promise was dropped without a result")));
-  }
-
-  /// A handle to the event; a set or empty promise has none to give (a null, ready event).
-  [[nodiscard]] event_type get_event() const noexcept {
-    if (cell_ != nullptr) cell_->retain_by_promise();
-    return event_type(cell_);
-  }
-  /// True while the event can still be set.
-  [[nodiscard]] bool pending() const noexcept { return cell_ != nullptr; }
-  /// Completes the event and runs its waiters on this thread. Errors: wrong_state when it was set before.
-  Error set() noexcept { return complete(Error{}); }
-  /// Fails the event; an error without a reason is `internal`. Errors: wrong_state when it was set before.
-  Error set_error(const Error& error) noexcept {
-    return complete(error.ok() ? make_error(Errc::internal, "an event was failed without a reason") : error);
-  }
 
  private:
-  using Cell = typename event_type::Cell;
-  constexpr explicit BasicHostPromise(Cell* cell) noexcept : cell_(cell) {}
-  Error complete(const Error& error) noexcept {
-    Cell* cell = std::exchange(cell_, nullptr);
-    if (cell == nullptr) return make_error(Errc::wrong_state, "the event was already set");
-    cell->complete(error);
-    cell->drop();  // last: waiters may drop every handle while they run
-    return {};
-  }
-  Cell* cell_ = nullptr;
+  using Cell = typename BasicHostEvent<Sync>::Cell;
+  constexpr explicit BasicHostPromise(Cell* cell) noexcept : CellPromise<BasicHostEvent<Sync>>(cell) {}
 };
 
 /// A host event inside its owner, on a stack or in an object: no handle, no count, no allocation.
@@ -206,7 +149,7 @@ class BasicInlineEvent {
   [[nodiscard]] bool then(Continuation& node) noexcept { return cell_.push(node); }
 
  private:
-  typename BasicHostEvent<Sync>::Cell cell_{1};
+  typename BasicHostEvent<Sync>::Cell cell_;
 };
 
 /// The inline event of real threads.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include "holdfast/concepts/event.hpp"
 #include "holdfast/concepts/lock.hpp"
 #include "holdfast/core/config.hpp"
+#include "holdfast/core/intrusive_ptr.hpp"
 #include "holdfast/core/result.hpp"
 #include "holdfast/event/event_list.hpp"
 #include "holdfast/event/host_event.hpp"
@@ -72,17 +72,6 @@ class SequencingEvent {
 
   /// Ready at once, recorded nowhere.
   SequencingEvent() noexcept = default;
-  SequencingEvent(const SequencingEvent& other) noexcept : cell_(other.cell_) {
-    if (cell_ != nullptr) cell_->refs.fetch_add(1, std::memory_order_relaxed);
-  }
-  SequencingEvent(SequencingEvent&& other) noexcept : cell_(std::exchange(other.cell_, nullptr)) {}
-  SequencingEvent& operator=(SequencingEvent other) noexcept {
-    std::swap(cell_, other.cell_);
-    return *this;
-  }
-  ~SequencingEvent() {
-    if (cell_ != nullptr && cell_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete cell_;
-  }
 
   /// Makes an event that is neither recorded nor completed. Errors: out_of_memory.
   [[nodiscard]] static Result<SequencingEvent> make() noexcept {
@@ -91,7 +80,7 @@ class SequencingEvent {
     Result<HostPromise> completed = HostPromise::make();
     if (!completed.ok()) return completed.error();
     SequencingEvent made;
-    made.cell_ = new (std::nothrow) Cell(std::move(*recorded), std::move(*completed));
+    made.cell_ = IntrusivePtr(new (std::nothrow) Cell(std::move(*recorded), std::move(*completed)));
     if (made.cell_ == nullptr) return make_error(Errc::out_of_memory, "no memory for an event");
     return made;
   }
@@ -170,10 +159,9 @@ class SequencingEvent {
   friend bool operator>=(const SequencingEvent& a, const SequencingEvent& b) noexcept { return !(a < b); }
 
  private:
-  struct Cell {
+  struct Cell : RefCounted<Cell> {
     Cell(HostPromise r, HostPromise c) noexcept
         : recorder(std::move(r)), completer(std::move(c)), recorded(recorder.get_event()), completed(completer.get_event()) {}
-    std::atomic<std::uint32_t> refs{1};
     HostPromise recorder, completer;
     HostEvent recorded, completed;
     Stream stream{};  // written before `recorded`, read after it
@@ -181,7 +169,7 @@ class SequencingEvent {
     WordLock lock;  // of `known`
     SmallList<Stream> known;
   };
-  Cell* cell_ = nullptr;
+  IntrusivePtr<Cell> cell_;
 };
 
 /// Definition events of one compute stream made only when somebody asks: a point is a number until then.

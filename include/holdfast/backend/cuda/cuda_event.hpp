@@ -9,6 +9,8 @@
 
 #include "holdfast/backend/cuda/stream.hpp"
 #include "holdfast/concepts/event.hpp"
+#include "holdfast/core/intrusive_ptr.hpp"
+#include "holdfast/event/promise.hpp"
 
 namespace holdfast {
 
@@ -34,17 +36,6 @@ class BasicCudaEvent {
   };
 
   constexpr BasicCudaEvent() noexcept = default;
-  BasicCudaEvent(const BasicCudaEvent& other) noexcept : cell_(other.cell_) {
-    if (cell_ != nullptr) cell_->retain();
-  }
-  BasicCudaEvent(BasicCudaEvent&& other) noexcept : cell_(std::exchange(other.cell_, nullptr)) {}
-  BasicCudaEvent& operator=(BasicCudaEvent other) noexcept {
-    std::swap(cell_, other.cell_);
-    return *this;
-  }
-  ~BasicCudaEvent() {
-    if (cell_ != nullptr) cell_->drop();
-  }
 
   /// Marks the end of a stream as it is now. Errors: the driver's, and this stands for what it stood for; out_of_memory.
   /// Stream: records the mark.
@@ -95,8 +86,7 @@ class BasicCudaEvent {
   /// Stream: has a stream of the context call the host when it is done, which wakes those that wait.
   [[nodiscard]] bool then(Continuation& node) const noexcept {
     if (ready()) return false;
-    cell_->retain();  // the node may end whoever owns this handle
-    const BasicCudaEvent self(cell_);
+    const BasicCudaEvent self(*this);  // the node may end whoever owns this handle
     if (!self.cell_->done.then(node)) return false;
     if (self.cell_->handle != nullptr) self.cell_->state->watch(*self.cell_);
     return true;
@@ -136,23 +126,24 @@ class BasicCudaEvent {
   friend bool operator==(const BasicCudaEvent& a, const BasicCudaEvent& b) noexcept { return a.cell_ == b.cell_; }
 
  private:
+  friend class CellPromise<BasicCudaEvent>;
   friend class BasicCudaPromise<Driver>;
   using State = detail::CudaState<Driver>;
   using Cell = detail::CudaEventCell<Driver>;
   explicit BasicCudaEvent(Cell* cell) noexcept : cell_(cell) {}  // takes over a share
-  Cell* cell_ = nullptr;
+  IntrusivePtr<Cell> cell_;
 };
 
-/// The write end of an event that the host completes; destroyed unset, it fails the event as `aborted`.
+/// The write end of an event that the host completes.
 ///
 /// One that belongs to a context (`make_promise`, or made like its events) gives an event whose wait runs the context's
 /// continuations; of one made alone a wait only parks. Threads: one at a time.
 template <cuda_driver Driver>
-class BasicCudaPromise {
- public:
+class BasicCudaPromise : public CellPromise<BasicCudaEvent<Driver>> {
   using event_type = BasicCudaEvent<Driver>;
-  using State = detail::CudaState<Driver>;
+  using Cell = detail::CudaEventCell<Driver>;
 
+ public:
   /// Makes one that belongs to no context. Errors: out_of_memory.
   [[nodiscard]] static Result<BasicCudaPromise> make() noexcept { return make(nullptr); }
   /// Makes one for the context of the first event that has one. Errors: out_of_memory.
@@ -162,50 +153,16 @@ class BasicCudaPromise {
     return make();
   }
   constexpr BasicCudaPromise() noexcept = default;
-  BasicCudaPromise(BasicCudaPromise&& other) noexcept : cell_(std::exchange(other.cell_, nullptr)) {}
-  BasicCudaPromise& operator=(BasicCudaPromise other) noexcept {
-    std::swap(cell_, other.cell_);
-    return *this;
-  }
-  ~BasicCudaPromise() {
-    if (cell_ != nullptr) static_cast<void>(set_error(make_error(Errc::aborted, "the promise was dropped without a result")));
-  }
-
-  /// A handle to the event; a set or empty promise has none to give (a ready event).
-  [[nodiscard]] event_type get_event() const noexcept {
-    if (cell_ != nullptr) cell_->retain();
-    return event_type(cell_);
-  }
-  /// True while the event can still be set.
-  [[nodiscard]] bool pending() const noexcept { return cell_ != nullptr; }
-  /// Completes the event and runs its waiters on this thread. Errors: wrong_state when it was set before.
-  Error set() noexcept { return complete(Error{}); }
-  /// Fails the event; an error without a reason is `internal`. Errors: wrong_state when it was set before.
-  Error set_error(const Error& error) noexcept {
-    return complete(error.ok() ? make_error(Errc::internal, "an event was failed without a reason") : error);
-  }
 
   // For contexts.
-  [[nodiscard]] static Result<BasicCudaPromise> make(State* state) noexcept {
+  [[nodiscard]] static Result<BasicCudaPromise> make(detail::CudaState<Driver>* state) noexcept {
     auto* cell = new (std::nothrow) Cell(state);
     if (cell == nullptr) return make_error(Errc::out_of_memory, "no memory for an event");
     return BasicCudaPromise(cell);
   }
 
  private:
-  using Cell = detail::CudaEventCell<Driver>;
-  explicit BasicCudaPromise(Cell* cell) noexcept : cell_(cell) {}
-  Error complete(const Error& error) noexcept {
-    Cell* const cell = std::exchange(cell_, nullptr);
-    if (cell == nullptr) return make_error(Errc::wrong_state, "the event was already set");
-    State* const state = cell->state;
-    cell->finish(error);
-    cell->resolve();
-    cell->drop();
-    if (state != nullptr) state->wake();
-    return {};
-  }
-  Cell* cell_ = nullptr;
+  explicit BasicCudaPromise(Cell* cell) noexcept : CellPromise<event_type>(cell) {}
 };
 
 /// The events of this machine's driver.

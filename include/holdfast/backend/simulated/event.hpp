@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <new>
 #include <span>
-#include <utility>
 
 #include "holdfast/backend/simulated/timeline.hpp"
 #include "holdfast/concepts/event.hpp"
+#include "holdfast/core/intrusive_ptr.hpp"
+#include "holdfast/event/promise.hpp"
 
 namespace holdfast {
 
@@ -26,17 +28,6 @@ class BasicSimulatedEvent {
   using stream_type = BasicSimulatedStream<Watch>;
 
   constexpr BasicSimulatedEvent() noexcept = default;
-  BasicSimulatedEvent(const BasicSimulatedEvent& other) noexcept : cell_(other.cell_) {
-    if (cell_ != nullptr) cell_->retain();
-  }
-  BasicSimulatedEvent(BasicSimulatedEvent&& other) noexcept : cell_(std::exchange(other.cell_, nullptr)) {}
-  BasicSimulatedEvent& operator=(BasicSimulatedEvent other) noexcept {
-    std::swap(cell_, other.cell_);
-    return *this;
-  }
-  ~BasicSimulatedEvent() {
-    if (cell_ != nullptr) cell_->drop();
-  }
 
   /// True when it is done or failed. Runs what is due by then, but no continuation.
   [[nodiscard]] bool ready() const noexcept {
@@ -48,7 +39,7 @@ class BasicSimulatedEvent {
   /// The same with a deadline of real time. Errors: also would_block or deadline when it is still pending then.
   [[nodiscard]] Error wait_until(Deadline deadline) const noexcept {
     if (cell_ == nullptr) return {};
-    return cell_->timeline != nullptr ? cell_->timeline->wait(*cell_, deadline) : cell_->done.wait_until(deadline);
+    return cell_->timeline != nullptr ? cell_->timeline->wait(*cell_, deadline) : cell_->done.wait(deadline);
   }
   /// Queues a node, which runs on a thread that waits or pumps; false: it is ready, run it yourself.
   [[nodiscard]] bool then(Continuation& node) const noexcept {
@@ -67,23 +58,24 @@ class BasicSimulatedEvent {
   friend bool operator==(const BasicSimulatedEvent& a, const BasicSimulatedEvent& b) noexcept { return a.cell_ == b.cell_; }
 
  private:
+  friend class CellPromise<BasicSimulatedEvent>;
   friend class BasicSimulatedPromise<Watch>;
   friend class BasicSimulatedStream<Watch>;
   using Cell = detail::SimulatedCell<Watch>;
   explicit BasicSimulatedEvent(Cell* cell) noexcept : cell_(cell) {}  // takes over a share
-
-  Cell* cell_ = nullptr;
+  IntrusivePtr<Cell> cell_;
 };
 
 /// The write end of an event that the host completes.
 ///
 /// One that a machine made (`make_promise`) gives an event whose wait runs that machine; of one made alone, streams may
-/// wait, but a host that waits only parks. Destroyed unset, it fails the event as `aborted`. Threads: one at a time.
+/// wait, but a host that waits only parks. Threads: one at a time.
 template <order_watch Watch>
-class BasicSimulatedPromise {
- public:
+class BasicSimulatedPromise : public CellPromise<BasicSimulatedEvent<Watch>> {
   using event_type = BasicSimulatedEvent<Watch>;
+  using Cell = detail::SimulatedCell<Watch>;
 
+ public:
   /// Makes one that belongs to no machine. Errors: out_of_memory.
   [[nodiscard]] static Result<BasicSimulatedPromise> make() noexcept { return make(nullptr); }
   /// Makes one for the machine of the first event that has one. Errors: out_of_memory.
@@ -93,52 +85,16 @@ class BasicSimulatedPromise {
     return make();
   }
   constexpr BasicSimulatedPromise() noexcept = default;
-  BasicSimulatedPromise(BasicSimulatedPromise&& other) noexcept : cell_(std::exchange(other.cell_, nullptr)) {}
-  BasicSimulatedPromise& operator=(BasicSimulatedPromise other) noexcept {
-    std::swap(cell_, other.cell_);
-    return *this;
-  }
-  ~BasicSimulatedPromise() {
-    if (cell_ != nullptr) static_cast<void>(set_error(make_error(Errc::aborted, "the promise was dropped without a result")));
-  }
-
-  /// A handle to the event; a set or empty promise has none to give (a ready event).
-  [[nodiscard]] event_type get_event() const noexcept {
-    if (cell_ != nullptr) cell_->retain();
-    return event_type(cell_);
-  }
-  /// True while the event can still be set.
-  [[nodiscard]] bool pending() const noexcept { return cell_ != nullptr; }
-  /// Completes the event and runs its waiters on this thread. Errors: wrong_state when it was set before.
-  Error set() noexcept { return complete(Error{}); }
-  /// Fails the event; an error without a reason is `internal`. Errors: wrong_state when it was set before.
-  Error set_error(const Error& error) noexcept {
-    return complete(error.ok() ? make_error(Errc::internal, "an event was failed without a reason") : error);
-  }
 
   // For the machine.
   [[nodiscard]] static Result<BasicSimulatedPromise> make(detail::SimulatedTimeline<Watch>* timeline) noexcept {
-    auto* cell = detail::SimulatedCell<Watch>::make(timeline);
+    auto* cell = new (std::nothrow) Cell(timeline);
     if (cell == nullptr) return make_error(Errc::out_of_memory, "no memory for an event");
     return BasicSimulatedPromise(cell);
   }
 
  private:
-  explicit BasicSimulatedPromise(detail::SimulatedCell<Watch>* cell) noexcept : cell_(cell) {}
-  Error complete(const Error& error) noexcept {
-    auto* cell = std::exchange(cell_, nullptr);
-    if (cell == nullptr) return make_error(Errc::wrong_state, "the event was already set");
-    if (cell->timeline != nullptr) {
-      cell->timeline->complete(*cell, error);
-    } else {
-      cell->error = error;
-      cell->set_finished();
-      cell->resolve();
-    }
-    cell->drop();
-    return {};
-  }
-  detail::SimulatedCell<Watch>* cell_ = nullptr;
+  explicit BasicSimulatedPromise(Cell* cell) noexcept : CellPromise<event_type>(cell) {}
 };
 
 }  // namespace holdfast

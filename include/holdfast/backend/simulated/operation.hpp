@@ -15,6 +15,7 @@
 
 #include "holdfast/backend/simulated/fault.hpp"
 #include "holdfast/backend/simulated/watch.hpp"
+#include "holdfast/core/intrusive_ptr.hpp"
 #include "holdfast/event/host_event.hpp"
 
 namespace holdfast::detail {
@@ -24,31 +25,24 @@ class SimulatedTimeline;
 
 // What an event stands for. It finishes when its operation has run; its waiters are told later, when somebody waits.
 template <order_watch Watch>
-struct SimulatedCell {
-  [[nodiscard]] static SimulatedCell* make(SimulatedTimeline<Watch>* timeline) noexcept {
-    Result<HostPromise> promise = HostPromise::make();
-    return promise.ok() ? new (std::nothrow) SimulatedCell(timeline, std::move(*promise)) : nullptr;
-  }
-  SimulatedCell(SimulatedTimeline<Watch>* t, HostPromise p) noexcept
-      : timeline(t), promise(std::move(p)), done(promise.get_event()) {}
+struct SimulatedCell : RefCounted<SimulatedCell<Watch>> {
+  explicit SimulatedCell(SimulatedTimeline<Watch>* t) noexcept : timeline(t) {}
 
   [[nodiscard]] bool finished() const noexcept { return is_finished.load(std::memory_order_acquire); }
   // Publishes all that was written before, to whoever sees it finished.
   void set_finished() noexcept { is_finished.store(true, std::memory_order_release); }
-  void resolve() noexcept {
-    HostPromise last = std::move(promise);
-    static_cast<void>(error.ok() ? last.set() : last.set_error(error));
-  }
-  void retain() noexcept { refs.fetch_add(1, std::memory_order_relaxed); }
-  void drop() noexcept {
-    if (refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  void resolve() noexcept { error.ok() ? done.set() : done.set_error(error); }
+  // For promises.
+  void complete(const Error& e) noexcept {
+    if (timeline != nullptr) return timeline->complete(*this, e);
+    error = e;
+    set_finished();
+    resolve();
   }
 
   SimulatedTimeline<Watch>* const timeline;  // null: made by no machine
-  std::atomic<std::uint32_t> refs{1};
   std::atomic<bool> is_finished{false};
-  HostPromise promise;
-  HostEvent done;
+  InlineEvent done;
   // Guarded by the timeline until it is finished, constant then.
   bool watched = false;
   std::int64_t finish = 0;

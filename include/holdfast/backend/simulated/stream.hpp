@@ -102,7 +102,7 @@ class BasicSimulatedStream {
     return make_error(Errc::out_of_memory, "no memory for an operation of a stream");
   }
   [[nodiscard]] Result<event_type> submit(std::unique_ptr<Operation> operation, std::string_view name) const noexcept {
-    auto* cell = detail::SimulatedCell<Watch>::make(&queue_->timeline);
+    auto* cell = new (std::nothrow) detail::SimulatedCell<Watch>(&queue_->timeline);
     if (cell == nullptr) return no_memory();
     cell->retain();
     operation->name = name;

@@ -11,6 +11,7 @@
 #include "holdfast/backend/cuda/driver.hpp"
 #include "holdfast/concepts/lock.hpp"
 #include "holdfast/concepts/sync.hpp"
+#include "holdfast/core/intrusive_ptr.hpp"
 #include "holdfast/event/event_list.hpp"
 #include "holdfast/event/host_event.hpp"
 
@@ -22,8 +23,11 @@ class CudaState;
 // What an event stands for: a driver's mark in a stream, or, without a handle, what a promise completes.
 // It is finished when somebody has seen the mark passed or failed; its waiters are told later, where continuations may run.
 template <cuda_driver Driver>
-struct CudaEventCell {
+struct CudaEventCell : RefCounted<CudaEventCell<Driver>> {
   explicit CudaEventCell(CudaState<Driver>* s) noexcept : state(s) {}
+  ~CudaEventCell() {
+    if (handle != nullptr) state->give_event(handle);
+  }
 
   [[nodiscard]] bool finished() const noexcept { return is_finished.load(std::memory_order_acquire); }
   // The first to see the end says how it was.
@@ -34,11 +38,11 @@ struct CudaEventCell {
     is_finished.store(true, std::memory_order_release);
   }
   void resolve() noexcept { error.ok() ? done.set() : done.set_error(error); }
-  void retain() noexcept { refs.fetch_add(1, std::memory_order_relaxed); }
-  void drop() noexcept {
-    if (refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    if (handle != nullptr) state->give_event(handle);
-    delete this;
+  // For promises.
+  void complete(const Error& e) noexcept {
+    finish(e);
+    resolve();
+    if (state != nullptr) state->wake();
   }
 
   CudaState<Driver>* const state;  // null: a promise that belongs to no context
@@ -46,7 +50,6 @@ struct CudaEventCell {
   CUstream stream = nullptr;
   std::uint64_t stream_id = 0;
   std::uint64_t sequence = 0;
-  std::atomic<std::uint32_t> refs{1};
   std::atomic<bool> is_finished{false};
   WordLock lock;
   Error error;
