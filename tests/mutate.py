@@ -48,7 +48,7 @@ MUTANTS = [
 ('drop the wake-up (lock takes the waiting bit off)','hold/shared_hold.hpp',"        if (HoldState(w).has(HoldState::waiting)) Sync::notify_all(word_);\n        return;","        return;",'model'),
 ('the end of usage is not release','hold/shared_hold.hpp',"before(word_.fetch_sub(ended, std::memory_order_acq_rel))","before(word_.fetch_sub(ended, std::memory_order_acquire))",'model'),
 ('the lock does not acquire','hold/shared_hold.hpp',"word_.fetch_or(HoldState::locked, std::memory_order_acquire)","word_.fetch_or(HoldState::locked, std::memory_order_relaxed)",'model'),
-('a promise counts alone beside handles','event/host_event.hpp',"if (refs_.load(std::memory_order_acquire) == 1) refs_.store(2","if (refs_.load(std::memory_order_acquire) <= 2) refs_.store(2",'mevent'),
+('a promise counts alone beside handles','core/intrusive_ptr.hpp',"if (owners_.load(std::memory_order_acquire) == 1) owners_.store(2","if (owners_.load(std::memory_order_acquire) <= 2) owners_.store(2",'mevent'),
 ('clash test skipped','buffer/launch.hpp',"  if (clashing != nullptr) {","  if (false) {",'launch'),
 ('the slot list has no tag','backend/host/detail/slot_list.hpp',"((before >> 32) + 1) << 32","(before >> 32) << 32",'mslot'),
 ('a slot goes out without acquire','backend/host/detail/slot_list.hpp',"want, std::memory_order_acquire, std::memory_order_acquire)) return i;","want, std::memory_order_relaxed, std::memory_order_relaxed)) return i;",'mslot'),
