@@ -89,6 +89,7 @@
 #include "holdfast/core/byte_pattern.hpp"
 #include "holdfast/core/config.hpp"
 #include "holdfast/core/hash.hpp"
+#include "holdfast/core/hash_table.hpp"
 #include "holdfast/core/intrusive_ptr.hpp"
 #include "holdfast/core/reader.hpp"
 #include "holdfast/core/result.hpp"

@@ -7,8 +7,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "holdfast/concepts/memory_backend.hpp"
 #include "holdfast/core/hash.hpp"
-#include "holdfast/trace/detail/hash_table.hpp"
+#include "holdfast/core/hash_table.hpp"
 #include "holdfast/trace/live_set.hpp"
 
 namespace holdfast {
@@ -55,6 +56,8 @@ struct LiveGroup {
 /// What lived at one moment, in groups. Threads: one.
 template <memory_backend Backend>
 class Checkpoint {
+  static_assert(host_accessible<Backend>, "the host reads and writes what a table holds");
+
  public:
   /// Takes it. Errors: out_of_memory (of the backend, which the set does not observe).
   /// Cost: linear in the set's capacity; events wait meanwhile.
@@ -104,7 +107,7 @@ class Checkpoint {
     return true;
   }
 
-  detail::HashTable<LiveGroup, Backend> groups_;
+  HashTable<LiveGroup, Backend> groups_;
   std::uint32_t step_ = 0;
 };
 

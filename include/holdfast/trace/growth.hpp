@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "holdfast/concepts/memory_backend.hpp"
+#include "holdfast/core/hash_table.hpp"
 #include "holdfast/trace/checkpoint.hpp"
-#include "holdfast/trace/detail/hash_table.hpp"
 
 namespace holdfast {
 
@@ -63,6 +64,8 @@ struct Growth {
 /// Looks at one checkpoint after the other and tells what grows steadily. Threads: one.
 template <memory_backend Backend>
 class GrowthWatch {
+  static_assert(host_accessible<Backend>, "the host reads and writes what a table holds");
+
  public:
   explicit GrowthWatch(Backend backend = {}) noexcept : groups_(std::move(backend)) {}
 
@@ -100,7 +103,7 @@ class GrowthWatch {
   }
 
  private:
-  detail::HashTable<Growth, Backend> groups_;
+  HashTable<Growth, Backend> groups_;
   std::uint32_t round_ = 0;
 };
 

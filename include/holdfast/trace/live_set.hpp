@@ -14,7 +14,7 @@
 #include "holdfast/concepts/observer.hpp"
 #include "holdfast/concepts/sink.hpp"
 #include "holdfast/core/hash.hpp"
-#include "holdfast/trace/detail/hash_table.hpp"
+#include "holdfast/core/hash_table.hpp"
 #include "holdfast/trace/stack_source.hpp"
 
 namespace holdfast {
@@ -76,6 +76,8 @@ struct LiveSetOptions {
 template <memory_backend Backend, lock Lock = WordLock, clock Clock = MonotonicClock,
           stack_source Stacks = NoStacks>
 class LiveSet {
+  static_assert(host_accessible<Backend>, "the host reads and writes what a table holds");
+
  public:
   explicit LiveSet(Backend backend, LiveSetOptions options = {}, Clock clock = {},
                    Stacks stacks = {}) noexcept
@@ -255,7 +257,7 @@ class LiveSet {
   }
 
   mutable Lock lock_;
-  detail::HashTable<LiveBlock, Backend> table_;
+  HashTable<LiveBlock, Backend> table_;
   HOLDFAST_NO_UNIQUE_ADDRESS Clock clock_;
   HOLDFAST_NO_UNIQUE_ADDRESS Stacks stacks_;
   std::uint64_t events_ = 0;

@@ -15,9 +15,10 @@
 #include <unwind.h>
 
 #include "holdfast/concepts/lock.hpp"
+#include "holdfast/concepts/memory_backend.hpp"
 #include "holdfast/concepts/sink.hpp"
 #include "holdfast/core/hash.hpp"
-#include "holdfast/trace/detail/hash_table.hpp"
+#include "holdfast/core/hash_table.hpp"
 #include "holdfast/trace/detail/report_text.hpp"
 #include "holdfast/trace/stack_source.hpp"
 
@@ -48,6 +49,8 @@ inline std::size_t capture_stack(std::span<const void*> frames) noexcept {
 /// more, a stack has no number. Stacks stay until the table dies. Threads: any.
 template <memory_backend Backend, lock Lock = WordLock>
 class StackTable {
+  static_assert(host_accessible<Backend>, "the host reads and writes what a table holds");
+
  public:
   static constexpr std::size_t max_depth = 48;
 
@@ -146,7 +149,7 @@ class StackTable {
 
   mutable Lock lock_;
   HOLDFAST_NO_UNIQUE_ADDRESS Backend backend_;
-  detail::HashTable<Entry, Backend> stacks_;
+  HashTable<Entry, Backend> stacks_;
   std::array<Block, 24> chunks_{};  // all words that a number can name
   std::size_t used_ = 0;
 };

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -10,10 +11,12 @@
 #include <string_view>
 #include <utility>
 
-#include "holdfast/backend/layer/detail/guard_table.hpp"
+#include "holdfast/backend/host/system_memory.hpp"
 #include "holdfast/backend/layer/detail/layer_base.hpp"
 #include "holdfast/concepts/lock.hpp"
 #include "holdfast/concepts/sink.hpp"
+#include "holdfast/core/hash_table.hpp"
+#include "holdfast/core/types.hpp"
 
 namespace holdfast {
 
@@ -86,6 +89,27 @@ struct GuardOptions {
   Bytes quarantine = Bytes{16} << 20;  ///< bytes of released blocks that are kept to find uses of them; 0: none
 };
 
+namespace detail {
+
+// What a guard knows of a block.
+struct GuardRecord {
+  std::byte* data = nullptr;  // where the user's bytes begin; null: no record
+  Bytes size = 0;
+  Bytes front = 0;  // bytes of red zone before it
+  Tag tag;
+  std::uint64_t number = 0;
+  std::byte* next = nullptr;  // the one released after it
+  bool freed = false;
+
+  [[nodiscard]] bool is_used() const noexcept { return data != nullptr; }
+  [[nodiscard]] bool is_same(const GuardRecord& other) const noexcept { return data == other.data; }
+  [[nodiscard]] std::uint64_t hash() const noexcept {
+    return (reinterpret_cast<std::uintptr_t>(data) * std::uint64_t{0x9E3779B97F4A7C15u}) >> 32;
+  }
+};
+
+}  // namespace detail
+
 /// What `Guarded` knows: the blocks that are out and those in quarantine, which go back to the source when it dies.
 ///
 /// It is made empty and stands under the one stack that is made with it. Threads: as the source; its own figures any.
@@ -106,7 +130,7 @@ class Guard {
   std::size_t check() noexcept {
     LockGuard guard(lock_);
     std::size_t faults = 0;
-    table_.each([&](Record& r) { faults += inspect(r); });
+    table_.visit([&](Record& r) { faults += inspect(r); });
     return faults;
   }
   /// Gives all blocks in quarantine back, after a look at them; says how many bytes of blocks that were.
@@ -117,7 +141,7 @@ class Guard {
   /// How many blocks are out.
   [[nodiscard]] std::size_t live() noexcept {
     LockGuard guard(lock_);
-    return table_.size() - waiting_;
+    return table_.count() - waiting_;
   }
   [[nodiscard]] Reporter& reporter() noexcept { return reporter_; }
 
@@ -155,7 +179,7 @@ class Guard {
     {
       LockGuard guard(lock_);
       const Record r{got->data + front, size, front, tag, ++number_, nullptr, false};
-      if (table_.insert(r)) return arm(r), Block{r.data, size};
+      if (table_.insert(r) != nullptr) return arm(r), Block{r.data, size};
     }
     up_->deallocate(*got);
     return failure("Out of memory for the records of a guard", size);
@@ -164,7 +188,7 @@ class Guard {
   void give(Block block) noexcept {
     if (block.data == nullptr) return;
     LockGuard guard(lock_);
-    Record* r = table_.find(block.data);
+    Record* r = find(block.data);
     if (r == nullptr) return reporter_.on_fault({GuardFaultKind::unknown_block, block, {}, 0, 0, 0});
     if (r->freed) return reporter_.on_fault(fault_of(*r, GuardFaultKind::double_free));
     if (r->size != block.size) {
@@ -177,7 +201,7 @@ class Guard {
     r->freed = true;
     ++waiting_;
     waiting_bytes_ += r->size;
-    (first_ == nullptr ? first_ : table_.find(last_)->next) = r->data;
+    (first_ == nullptr ? first_ : find(last_)->next) = r->data;
     last_ = r->data;
     static_cast<void>(shrink_quarantine(options_.quarantine));
   }
@@ -186,7 +210,7 @@ class Guard {
   Bytes shrink_quarantine(Bytes most) noexcept {
     const Bytes before = waiting_bytes_;
     while (first_ != nullptr && (waiting_bytes_ > most || most == 0)) {
-      Record* r = table_.find(first_);
+      Record* r = find(first_);
       inspect(*r);
       const Record gone = *r;
       table_.erase(r);
@@ -198,6 +222,7 @@ class Guard {
     return before - waiting_bytes_;
   }
 
+  [[nodiscard]] Record* find(std::byte* data) noexcept { return table_.find(Record{data, 0, 0, {}, 0, nullptr, false}); }
   void arm(const Record& r) noexcept {
     std::memset(r.data - r.front, zone_byte, bytes(r.front));
     std::memset(r.data + r.size, zone_byte, bytes(options_.zone));
@@ -238,7 +263,7 @@ class Guard {
   WordLock lock_;
   GuardOptions options_;
   std::optional<Up> up_;
-  detail::GuardTable table_;
+  HashTable<detail::GuardRecord, SystemMemory> table_;
   std::byte *first_ = nullptr, *last_ = nullptr;  // of the quarantine, oldest first
   std::size_t waiting_ = 0;
   Bytes waiting_bytes_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "holdfast/trace/detail/hash_table.hpp"
+#include "holdfast/core/hash_table.hpp"
 
 #include <map>
 #include <random>
@@ -23,7 +23,7 @@ struct Entry {
   [[nodiscard]] std::uint64_t hash() const noexcept { return key % 5 * 7 - 9; }
 };
 template <class Backend>
-using Table = detail::HashTable<Entry, Backend>;
+using Table = HashTable<Entry, Backend>;
 using Model = std::map<std::uint64_t, int>;
 
 void check_same(Table<SystemMemory>& table, const Model& model) {

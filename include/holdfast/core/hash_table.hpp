@@ -1,37 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
 #include <utility>
 
-#include "holdfast/concepts/memory_backend.hpp"
+#include "holdfast/core/block.hpp"
+#include "holdfast/core/config.hpp"
+#include "holdfast/core/result.hpp"
+#include "holdfast/core/units.hpp"
 
-namespace holdfast::detail {
+namespace holdfast {
 
 /// What a table holds: a value-initialised entry is an unused place.
 template <class E>
 concept table_entry = std::is_trivially_copyable_v<E> && std::default_initializable<E> &&
     requires(const E& e) {
-  { e.is_used() }
-  noexcept->std::same_as<bool>;
-  { e.hash() }
-  noexcept->std::same_as<std::uint64_t>;
-  { e.is_same(e) }
-  noexcept->std::same_as<bool>;
-};
+      { e.is_used() } noexcept -> std::same_as<bool>;
+      { e.hash() } noexcept -> std::same_as<std::uint64_t>;
+      { e.is_same(e) } noexcept -> std::same_as<bool>;
+    };
 
-/// A hash table in one block of a backend: open addressing, no marks of what was erased.
+/// A hash table in one block of a backend of host memory: open addressing, no marks of what was erased.
 ///
 /// It doubles above three quarters; where the backend has no more, it fills up to seven eighths and
 /// then refuses. An insertion or erasure moves entries. Threads: one.
-template <table_entry Entry, memory_backend Backend>
+template <table_entry Entry, class Backend>
 class HashTable {
-  static_assert(host_accessible<Backend>, "the host reads and writes what a table holds");
-
  public:
   explicit HashTable(Backend backend = {}) noexcept : backend_(std::move(backend)) {}
   HashTable(HashTable&& other) noexcept
@@ -140,4 +138,4 @@ class HashTable {
   std::size_t used_ = 0;
 };
 
-}  // namespace holdfast::detail
+}  // namespace holdfast
