@@ -25,17 +25,8 @@ class BasicCudaDeviceMemory : public detail::CudaCopies<BasicCudaDeviceMemory<Dr
   /// Gives memory that the host's later work on all streams may use. Errors: invalid_argument (negative size), unsupported (an
   /// alignment that the driver's block does not have), out_of_memory, the driver's own. Threads: may run continuations.
   [[nodiscard]] Result<Block> allocate(Bytes size, Alignment alignment) noexcept {
-    if (size < 0) return detail::cuda_bad_request(size, Errc::invalid_argument, "a negative number of bytes was asked for");
-    if (size == 0) return Block{};
-    CUdeviceptr p = 0;
-    Error e = state_->inside(cuda_call::MemAlloc{}, &p, static_cast<std::size_t>(size));
-    // What events hold back may be free by now.
-    if (e.code == Errc::out_of_memory && state_->run_completions()) e = state_->inside(cuda_call::MemAlloc{}, &p, static_cast<std::size_t>(size));
-    if (!e.ok()) return detail::cuda_refusal(*state_, e, size);
-    const Block block{detail::cuda_pointer(p), size};
-    if (detail::cuda_aligned(p, alignment)) return block;
-    deallocate(block);
-    return detail::cuda_bad_request(size, Errc::unsupported, "the driver's memory is not aligned so far");
+    const auto ask = [&](CUdeviceptr* p) noexcept { return state_->inside(cuda_call::MemAlloc{}, p, static_cast<std::size_t>(size)); };
+    return detail::cuda_block(*state_, size, alignment, ask, [&](Block block) noexcept { deallocate(block); });
   }
   /// Takes memory back at once: whoever calls has seen the end of all its uses. A failure is the context's `unreported`.
   void deallocate(Block block) noexcept {

@@ -70,17 +70,12 @@ class BasicCudaManagedMemory : public detail::CudaCopies<BasicCudaManagedMemory<
   explicit BasicCudaManagedMemory(const context_type& context) noexcept : state_(&context.state()) {}
 
   /// Gives managed memory. Errors: invalid_argument (negative size), unsupported (the device has none; an alignment that the
-  /// driver's block does not have), out_of_memory, the driver's own.
+  /// driver's block does not have), out_of_memory, the driver's own. Threads: may run continuations.
   [[nodiscard]] Result<Block> allocate(Bytes size, Alignment alignment) noexcept {
-    if (size < 0) return detail::cuda_bad_request(size, Errc::invalid_argument, "a negative number of bytes was asked for");
-    if (size == 0) return Block{};
-    CUdeviceptr p = 0;
-    const Error e = state_->inside(cuda_call::MemAllocManaged{}, &p, static_cast<std::size_t>(size), static_cast<unsigned>(CU_MEM_ATTACH_GLOBAL));
-    if (!e.ok()) return detail::cuda_refusal(*state_, e, size);
-    const Block block{detail::cuda_pointer(p), size};
-    if (detail::cuda_aligned(p, alignment)) return block;
-    deallocate(block);
-    return detail::cuda_bad_request(size, Errc::unsupported, "the driver's memory is not aligned so far");
+    const auto ask = [&](CUdeviceptr* p) noexcept {
+      return state_->inside(cuda_call::MemAllocManaged{}, p, static_cast<std::size_t>(size), static_cast<unsigned>(CU_MEM_ATTACH_GLOBAL));
+    };
+    return detail::cuda_block(*state_, size, alignment, ask, [&](Block block) noexcept { deallocate(block); });
   }
   /// As of device memory.
   void deallocate(Block block) noexcept {

@@ -62,19 +62,10 @@ class BasicCudaPoolMemory : public detail::CudaCopies<BasicCudaPoolMemory<Driver
   /// out_of_memory (the device, or the pool's limit), the driver's own. Stream: enqueues the allocation.
   /// Threads: may run continuations.
   [[nodiscard]] Result<Block> allocate(const stream_type& stream, Bytes size, Alignment alignment) noexcept {
-    if (size < 0) return detail::cuda_bad_request(size, Errc::invalid_argument, "a negative number of bytes was asked for");
-    if (size == 0) return Block{};
-    CUdeviceptr p = 0;
-    const auto ask = [&]() noexcept {
-      return state().inside(cuda_call::MemAllocFromPoolAsync{}, &p, static_cast<std::size_t>(size), pool_->pool, stream.native());
+    const auto ask = [&](CUdeviceptr* p) noexcept {
+      return state().inside(cuda_call::MemAllocFromPoolAsync{}, p, static_cast<std::size_t>(size), pool_->pool, stream.native());
     };
-    Error e = ask();
-    if (e.code == Errc::out_of_memory && state().run_completions()) e = ask();  // what events hold back may be free by now
-    if (!e.ok()) return detail::cuda_refusal(state(), e, size);
-    const Block block{detail::cuda_pointer(p), size};
-    if (detail::cuda_aligned(p, alignment)) return block;
-    deallocate(stream, block);
-    return detail::cuda_bad_request(size, Errc::unsupported, "the driver's memory is not aligned so far");
+    return detail::cuda_block(state(), size, alignment, ask, [&](Block block) noexcept { deallocate(stream, block); });
   }
   /// Takes memory back in the order of a stream, which has waited for all its uses. A failure is the context's `unreported`.
   /// Stream: enqueues the release.

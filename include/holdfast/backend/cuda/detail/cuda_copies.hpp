@@ -46,6 +46,21 @@ template <cuda_driver Driver>
   return p % static_cast<CUdeviceptr>(alignment.value()) == 0;
 }
 
+// A block that `ask(p)` gets from the driver; one that is not aligned as wanted goes back by `give(block)`.
+template <cuda_driver Driver, class Ask, class Give>
+[[nodiscard]] Result<Block> cuda_block(CudaState<Driver>& state, Bytes size, Alignment alignment, Ask ask, Give give) noexcept {
+  if (size < 0) return cuda_bad_request(size, Errc::invalid_argument, "a negative number of bytes was asked for");
+  if (size == 0) return Block{};
+  CUdeviceptr p = 0;
+  Error e = ask(&p);
+  if (e.code == Errc::out_of_memory && state.run_completions()) e = ask(&p);  // what events hold back may be free by now
+  if (!e.ok()) return cuda_refusal(state, e, size);
+  const Block block{cuda_pointer(p), size};
+  if (cuda_aligned(p, alignment)) return block;
+  give(block);
+  return cuda_bad_request(size, Errc::unsupported, "the driver's memory is not aligned so far");
+}
+
 // The copies of a source: bytes of any memory that the driver knows, or of the host.
 template <class Self, cuda_driver Driver>
 class CudaCopies {
