@@ -10,22 +10,14 @@
 #include "model/explorer.hpp"
 
 using namespace holdfast;
+using model::check_all;
 using model::Data;
-using model::explore;
 using model::require;
 
 namespace {
 
 using Event = BasicHostEvent<model::Sync>;
 using Promise = BasicHostPromise<model::Sync>;
-
-#define CHECK_ALL(...)                             \
-  do {                                             \
-    const model::Report report = __VA_ARGS__;      \
-    CHECK_MESSAGE(report.fault.empty(), report.fault); \
-    CHECK(report.exhausted);                       \
-    CHECK(report.interleavings > 1);                    \
-  } while (false)
 
 // A node that counts its runs and reads what the completer wrote before.
 struct Seen : Continuation {
@@ -209,22 +201,22 @@ struct Forwarded : Base {
 }  // namespace
 
 TEST_CASE("model: case 03, a callback runs once in every interleaving of set and then, and sees the work") {
-  CHECK_ALL(explore<SetAgainstThen>("HostEvent set | then"));
-  CHECK_ALL(explore<SetAgainstTwoThens>("HostEvent set | then | then"));
+  check_all<SetAgainstThen>("HostEvent set | then");
+  check_all<SetAgainstTwoThens>("HostEvent set | then | then");
 }
 TEST_CASE("model: no waiter of an event is lost, whichever way set, wait and then interleave") {
-  CHECK_ALL(explore<SetAgainstWait>("HostEvent set_error | wait"));
-  CHECK_ALL(explore<SetAgainstTwoWaits>("HostEvent set | wait | wait"));
-  CHECK_ALL(explore<SetAgainstWaitAndThen>("HostEvent set | then | wait"));
+  check_all<SetAgainstWait>("HostEvent set_error | wait");
+  check_all<SetAgainstTwoWaits>("HostEvent set | wait | wait");
+  check_all<SetAgainstWaitAndThen>("HostEvent set | then | wait");
 }
 TEST_CASE("model: an event's cell is freed once whoever drops it last, and an unset promise resolves it") {
-  CHECK_ALL(explore<LastHandleAgainstSet>("HostEvent set | drop | drop"));
-  CHECK_ALL(explore<HandleAgainstGetEvent>("HostEvent get twice and set | drop"));
-  CHECK_ALL(explore<DroppedPromise>("HostEvent promise dropped | wait"));
-  CHECK_ALL(explore<Reentrant>("HostEvent set | then, re-entrant, last handle dropped"));
+  check_all<LastHandleAgainstSet>("HostEvent set | drop | drop");
+  check_all<HandleAgainstGetEvent>("HostEvent get twice and set | drop");
+  check_all<DroppedPromise>("HostEvent promise dropped | wait");
+  check_all<Reentrant>("HostEvent set | then, re-entrant, last handle dropped");
 }
 TEST_CASE("model: after_all, WhenReady and forwarding resolve once, after all, with the cause") {
-  CHECK_ALL(explore<AfterAll>("after_all set | set_error | join and wait"));
-  CHECK_ALL(explore<WhenReadyRuns>("WhenReady set | set | start"));
-  CHECK_ALL(explore<Forwarded>("forward set_error | forward | wait"));
+  check_all<AfterAll>("after_all set | set_error | join and wait");
+  check_all<WhenReadyRuns>("WhenReady set | set | start");
+  check_all<Forwarded>("forward set_error | forward | wait");
 }

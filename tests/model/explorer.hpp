@@ -12,6 +12,8 @@
 // free, a double free and a leak are seen. A run in which nobody can go on is a lost wake-up or a deadlock.
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -229,6 +231,15 @@ Report explore(const char* name, std::uint64_t bound = 5'000'000) {
                     delete static_cast<S*>(s);
                   }},
                  bound);
+}
+
+/// Explores `S` and checks that all of its interleavings have run, more than one of them, and without a fault.
+template <class S>
+void check_all(const char* name) {
+  const Report report = explore<S>(name);
+  CHECK_MESSAGE(report.fault.empty(), report.fault);
+  CHECK(report.exhausted);
+  CHECK(report.interleavings > 1);
 }
 
 }  // namespace model

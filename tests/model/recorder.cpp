@@ -11,18 +11,10 @@
 #include "model/explorer.hpp"
 
 using namespace holdfast;
-using model::explore;
+using model::check_all;
 using model::require;
 
 namespace {
-
-#define CHECK_ALL(...)                                 \
-  do {                                                 \
-    const model::Report report = __VA_ARGS__;          \
-    CHECK_MESSAGE(report.fault.empty(), report.fault); \
-    CHECK(report.exhausted);                           \
-    CHECK(report.interleavings > 1);                   \
-  } while (false)
 
 template <std::size_t Slots>
 struct Ring {
@@ -84,7 +76,7 @@ struct TwoWritersReader : Ring<1> {
 
 }  // namespace
 
-TEST_CASE("recorder: two writers in one slot leave one whole event") { CHECK_ALL(explore<TwoWriters>("two writers, one slot")); }
-TEST_CASE("recorder: two writers in two slots lose nothing") { CHECK_ALL(explore<Apart>("two writers, two slots")); }
-TEST_CASE("recorder: a reader beside a writer that comes round sees whole events") { CHECK_ALL(explore<ReaderWriter>("reader, writer of two")); }
-TEST_CASE("recorder: a reader beside two writers in one slot sees whole events") { CHECK_ALL(explore<TwoWritersReader>("two writers, reader")); }
+TEST_CASE("recorder: two writers in one slot leave one whole event") { check_all<TwoWriters>("two writers, one slot"); }
+TEST_CASE("recorder: two writers in two slots lose nothing") { check_all<Apart>("two writers, two slots"); }
+TEST_CASE("recorder: a reader beside a writer that comes round sees whole events") { check_all<ReaderWriter>("reader, writer of two"); }
+TEST_CASE("recorder: a reader beside two writers in one slot sees whole events") { check_all<TwoWritersReader>("two writers, reader"); }

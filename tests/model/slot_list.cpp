@@ -7,19 +7,11 @@
 #include "model/explorer.hpp"
 
 using namespace holdfast;
+using model::check_all;
 using model::Data;
-using model::explore;
 using model::require;
 
 namespace {
-
-#define CHECK_ALL(...)                                 \
-  do {                                                 \
-    const model::Report report = __VA_ARGS__;          \
-    CHECK_MESSAGE(report.fault.empty(), report.fault); \
-    CHECK(report.exhausted);                           \
-    CHECK(report.interleavings > 1);                   \
-  } while (false)
 
 using List = detail::SlotList<model::Sync>;
 
@@ -114,11 +106,11 @@ struct Closes : Pool<2> {
 }  // namespace
 
 TEST_CASE("model: HP7 the free list of slots gives no slot to two, loses none and orders what their holders wrote") {
-  CHECK_ALL(explore<Shuffles>("SlotList take give | take all, give back in another order"));
-  CHECK_ALL(explore<TwiceEach>("SlotList take give twice | the same"));
-  CHECK_ALL(explore<ThreeForTwo>("SlotList three threads for two slots"));
-  CHECK_ALL(explore<Grows>("SlotList grows | take take give give"));
+  check_all<Shuffles>("SlotList take give | take all, give back in another order");
+  check_all<TwiceEach>("SlotList take give twice | the same");
+  check_all<ThreeForTwo>("SlotList three threads for two slots");
+  check_all<Grows>("SlotList grows | take take give give");
 }
 TEST_CASE("model: HP8 of a pool that goes and the handles that die exactly one destroys") {
-  CHECK_ALL(explore<Closes>("SlotList close | give | give"));
+  check_all<Closes>("SlotList close | give | give");
 }

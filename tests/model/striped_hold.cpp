@@ -7,19 +7,11 @@
 #include "model/explorer.hpp"
 
 using namespace holdfast;
+using model::check_all;
 using model::Data;
-using model::explore;
 using model::require;
 
 namespace {
-
-#define CHECK_ALL(...)                                 \
-  do {                                                 \
-    const model::Report report = __VA_ARGS__;          \
-    CHECK_MESSAGE(report.fault.empty(), report.fault); \
-    CHECK(report.exhausted);                           \
-    CHECK(report.interleavings > 1);                   \
-  } while (false)
 
 constexpr auto never = Deadline::never();
 
@@ -112,15 +104,15 @@ struct ReaderDeleter : Guarded {
 }  // namespace
 
 TEST_CASE("model: T-D14 StripedHold, a donation gathers the stripes, waits for their readers and sees what they did") {
-  CHECK_ALL(explore<ReaderDonor<false, false>>("StripedHold usage dropped | donation aborted"));
-  CHECK_ALL(explore<ReaderDonor<true, false>>("StripedHold usage converted | donation aborted"));
-  CHECK_ALL(explore<ReaderDonor<true, true>>("StripedHold usage converted | donation confirmed"));
-  CHECK_ALL(explore<TwoReadersDonor>("StripedHold usage | usage | donation aborted"));
-  CHECK_ALL(explore<TwoDonors>("StripedHold donation confirmed | donation aborted"));
-  CHECK_ALL(explore<ReaderDeleter>("StripedHold usage converted | release"));
+  check_all<ReaderDonor<false, false>>("StripedHold usage dropped | donation aborted");
+  check_all<ReaderDonor<true, false>>("StripedHold usage converted | donation aborted");
+  check_all<ReaderDonor<true, true>>("StripedHold usage converted | donation confirmed");
+  check_all<TwoReadersDonor>("StripedHold usage | usage | donation aborted");
+  check_all<TwoDonors>("StripedHold donation confirmed | donation aborted");
+  check_all<ReaderDeleter>("StripedHold usage converted | release");
 }
 TEST_CASE("model: T-D14 StripedHold, a hold that ends on another stripe and a donation that gives up lose no count") {
-  CHECK_ALL(explore<Migrates>("StripedHold usage ends elsewhere | donation aborted"));
-  CHECK_ALL(explore<GivesUp>("StripedHold usage | donation out of time"));
-  CHECK_ALL(explore<MigratesAgainstOneOutOfTime>("StripedHold ends elsewhere | usage | donation out of time"));
+  check_all<Migrates>("StripedHold usage ends elsewhere | donation aborted");
+  check_all<GivesUp>("StripedHold usage | donation out of time");
+  check_all<MigratesAgainstOneOutOfTime>("StripedHold ends elsewhere | usage | donation out of time");
 }
