@@ -69,27 +69,7 @@ Error run(DeviceWorld& w, const PlannedText& p, Kernel& kernel,
           std::vector<Executor::buffer_type>& results, F spoil) {
   Result<Executor> executor = Executor::make(p.program(), w.pool.memory(), kernel);
   REQUIRE(executor.ok());
-  std::vector<Executor::buffer_type> arguments;
-  std::vector<Executor::buffer_type*> pointers;
-  for (const ProgramLeaf& a : executor->arguments()) {
-    arguments.push_back(std::move(*Executor::buffer_type::allocate(w.pool.memory(), a.size)));
-    const Block block = arguments.back().hold(HoldKind::usage)->raw().block();
-    REQUIRE(kernel.write({a.instruction, 0, a.node, a.shape, block}).ok());
-    spoil(block);
-  }
-  for (auto& a : arguments) pointers.push_back(&a);
-  results = std::vector<Executor::buffer_type>(executor->results().size());
-  if (Error e = executor->execute(pointers, results, kernel); !e.ok()) return e;
-  for (std::size_t k = 0; k < results.size(); ++k) {
-    if (Error e = results[k].block_for_operations(); !e.ok()) return e;
-    const ProgramLeaf& r = executor->results()[k];
-    const Block block = results[k].hold(HoldKind::usage)->raw().block();
-    if (Error e =
-            kernel.check({r.instruction, 0, r.node, r.shape, block}, p.module[p.module.entry].root);
-        !e.ok())
-      return e;
-  }
-  return {};
+  return testing::run_once(p, *executor, w.pool.memory(), kernel, results, spoil);
 }
 
 }  // namespace

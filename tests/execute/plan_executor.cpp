@@ -716,19 +716,10 @@ ENTRY e {
     patterns.fail_at = fail_at;
     FarKernel kernel(p.program(), PatternCheck::full, 2, 1, patterns);
     Executor executor = std::move(*Executor::make(p.program(), FarMemory{}, kernel));
-    std::vector<Executor::buffer_type> arguments, results(executor.results().size());
-    std::vector<Executor::buffer_type*> pointers;
-    for (const ProgramLeaf& a : executor.arguments()) {
-      arguments.push_back(std::move(*Executor::buffer_type::allocate(FarMemory{}, a.size)));
-      REQUIRE(kernel
-                  .write({a.instruction, 0, a.node, a.shape,
-                          arguments.back().hold(HoldKind::usage)->raw().block()})
-                  .ok());
-    }
-    for (auto& a : arguments) pointers.push_back(&a);
-    REQUIRE(executor.execute(pointers, results, kernel).ok());
+    std::vector<Executor::buffer_type> results;
+    const Errc code = testing::run_once(p, executor, FarMemory{}, kernel, results, [](Block) {}).code;
     CHECK(kernel.fault().kind == PatternFault::Kind::none);
-    return results[0].block_for_operations().code;
+    return code;
   };
   CHECK(run(-1) == Errc::ok);
   const int all = made;

@@ -95,6 +95,33 @@ struct CountingMemory {
 };
 static_assert(memory_backend<CountingMemory>);
 
+/// Carries a program out once: arguments with the kernel's patterns, the run, a look at the results.
+///
+/// `seen` is called with each argument's block when it is written. Errors: those of the run and of the look.
+template <class Executor, class Memory, class Kernel, class F, class... Streams>
+Error run_once(const PlannedText& p, Executor& executor, Memory memory, Kernel& kernel,
+               std::vector<typename Executor::buffer_type>& results, F seen, Streams&... streams) {
+  using Buffer = typename Executor::buffer_type;
+  std::vector<Buffer> arguments;
+  std::vector<Buffer*> pointers;
+  for (const ProgramLeaf& a : executor.arguments()) {
+    arguments.push_back(std::move(*Buffer::allocate(memory, a.size)));
+    const Block block = arguments.back().hold(HoldKind::usage)->raw().block();
+    REQUIRE(kernel.write({a.instruction, 0, a.node, a.shape, block}).ok());
+    seen(block);
+  }
+  for (Buffer& a : arguments) pointers.push_back(&a);
+  results = std::vector<Buffer>(executor.results().size());
+  REQUIRE(executor.execute(pointers, results, kernel, streams...).ok());
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    if (Error e = results[k].block_for_operations(); !e.ok()) return e;
+    const ProgramLeaf& r = executor.results()[k];
+    const Block block = results[k].hold(HoldKind::usage)->raw().block();
+    if (Error e = kernel.check({r.instruction, 0, r.node, r.shape, block}, p.module[p.module.entry].root); !e.ok()) return e;
+  }
+  return {};
+}
+
 /// Runs a program under the checking kernel until every branch was taken; the fault, `none` when
 /// all is well.
 struct CheckedRun {
@@ -113,29 +140,12 @@ struct CheckedRun {
     REQUIRE(executor.ok());
     HostStreams threads;
     if (streams > 1) REQUIRE(threads.start(streams).ok());
-    do {
-      std::vector<Executor::buffer_type> arguments, results(executor->results().size());
-      std::vector<Executor::buffer_type*> pointers;
-      for (const ProgramLeaf& a : executor->arguments()) {
-        arguments.push_back(std::move(*Executor::buffer_type::allocate(SystemMemory{}, a.size)));
-        REQUIRE(kernel
-                    ->write({a.instruction, 0, a.node, a.shape,
-                             arguments.back().hold(HoldKind::usage)->raw().block()})
-                    .ok());
-      }
-      for (auto& a : arguments) pointers.push_back(&a);
-      error = streams > 1 ? executor->execute(pointers, results, *kernel, threads)
-                          : executor->execute(pointers, results, *kernel);
-      REQUIRE(error.ok());
-      for (std::size_t k = 0; k < results.size() && error.ok(); ++k) {
-        const ProgramLeaf& r = executor->results()[k];
-        if (error = results[k].block_for_operations(); !error.ok()) return;
-        error = kernel->check(
-            {r.instruction, 0, r.node, r.shape, results[k].hold(HoldKind::usage)->raw().block()},
-            p.module[p.module.entry].root);
-      }
-      if (!error.ok()) return;
-    } while (!kernel->has_taken_all_branches());
+    const auto run = [&](auto&... on) {
+      std::vector<Executor::buffer_type> results;
+      return run_once(p, *executor, SystemMemory{}, *kernel, results, [](Block) {}, on...);
+    };
+    do error = streams > 1 ? run(threads) : run();
+    while (error.ok() && !kernel->has_taken_all_branches());
   }
   [[nodiscard]] bool clean() const {
     return error.ok() && kernel->fault().kind == PatternFault::Kind::none;
