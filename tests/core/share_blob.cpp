@@ -42,8 +42,12 @@ TEST_CASE("share_blob: what is written is read; each flipped bit and each other 
 
 TEST_CASE("share_blob: kinds and sizes that no blob has are corrupt, though the bytes are whole") {
   ShareBlob b = sample();
-  b.kind = static_cast<ShareKind>(3);
+  b.kind = static_cast<ShareKind>(4);
   CHECK(says(reading(b), "no known kind"));
+  b.kind = static_cast<ShareKind>(0);
+  CHECK(says(reading(b), "no known kind"));
+  b.kind = ShareKind::cuda_fabric;
+  CHECK(reading(b).ok());
   const auto with = [](Bytes offset, Bytes size, Bytes whole) {
     ShareBlob bad = sample();
     bad.handle.offset = offset;
@@ -70,4 +74,14 @@ TEST_CASE("share_blob: MD2 another generation is FAILED_PRECONDITION, another ho
   CHECK(status_kind(check_share(b, self, b.from.generation)) == StatusKind::failed_precondition);
   self.host[3] = std::byte{9};
   CHECK(check_share(b, self, b.from.generation).code == Errc::unsupported);
+}
+
+TEST_CASE("share_blob: memory shared by fabric may be another host's; its own process and another generation are refused all the same") {
+  ShareBlob b = sample();
+  b.kind = ShareKind::cuda_fabric;
+  ShareIdentity self = b.from;
+  CHECK(check_share(b, self, b.from.generation).code == Errc::wrong_state);
+  self.host[0] = std::byte{99};  // a process of that number may run on any host
+  CHECK(check_share(b, self, b.from.generation).ok());
+  CHECK(check_share(b, self, b.from.generation + 1).code == Errc::wrong_state);
 }

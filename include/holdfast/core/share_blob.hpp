@@ -13,7 +13,7 @@
 namespace holdfast {
 
 /// How shared memory is opened.
-enum class ShareKind : std::uint32_t { cuda_ipc = 1, cuda_file = 2 };
+enum class ShareKind : std::uint32_t { cuda_ipc = 1, cuda_file = 2, cuda_fabric = 3 };
 
 /// Who shares memory: a process of a host, and the generation of what it shares, which it counts up when that starts anew.
 struct ShareIdentity {
@@ -92,7 +92,7 @@ struct ShareCursor {
   if (c.get(bytes, 4) != detail::share_blob_magic) return make_error(Errc::corrupt, "these bytes are no share blob");
   ShareBlob blob;
   const std::uint64_t kind = c.get(bytes, 4);
-  if (kind != static_cast<std::uint64_t>(ShareKind::cuda_ipc) && kind != static_cast<std::uint64_t>(ShareKind::cuda_file))
+  if (kind < static_cast<std::uint64_t>(ShareKind::cuda_ipc) || kind > static_cast<std::uint64_t>(ShareKind::cuda_fabric))
     return make_error(Errc::corrupt, "a share blob is of no known kind");
   blob.kind = static_cast<ShareKind>(kind);
   for (std::byte& b : blob.from.host) b = bytes[c.at++];
@@ -108,11 +108,13 @@ struct ShareCursor {
 
 /// Tells whether a process may open what a blob describes, given the generation that its owner has now.
 ///
-/// Errors: corrupt (sizes), unsupported (another host's), wrong_state (its own; another generation's: what was shared is no more).
+/// Errors: corrupt (sizes), unsupported (another host's, unless shared by fabric), wrong_state (its own; another generation's:
+/// what was shared is no more).
 [[nodiscard]] constexpr Error check_share(const ShareBlob& blob, const ShareIdentity& self, std::uint64_t generation) noexcept {
   if (!detail::share_lies_inside(blob)) return make_error(Errc::corrupt, "a shared block does not lie in its allocation");
-  if (blob.from.host != self.host) return make_error(Errc::unsupported, "the shared memory is another host's");
-  if (blob.from.process == self.process) return make_error(Errc::wrong_state, "shared memory is opened in the process that shares it");
+  const bool same_host = blob.from.host == self.host;
+  if (!same_host && blob.kind != ShareKind::cuda_fabric) return make_error(Errc::unsupported, "the shared memory is another host's");
+  if (same_host && blob.from.process == self.process) return make_error(Errc::wrong_state, "shared memory is opened in the process that shares it");
   if (blob.from.generation != generation) return make_error(Errc::wrong_state, "the shared memory is of another generation of its owner");
   return {};
 }
