@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "holdfast/backend/cuda/context.hpp"
-#include "holdfast/backend/cuda/detail/cuda_copies.hpp"
+#include "holdfast/backend/cuda/detail/cuda_mapping.hpp"
 #include "holdfast/backend/cuda/shared_file.hpp"
 #include "holdfast/concepts/memory_backend.hpp"
 
@@ -186,34 +186,13 @@ class CudaVmmState {
   }
   // All or nothing.
   [[nodiscard]] Error make(Record& r, Alignment alignment) noexcept {
-    const auto size = static_cast<std::size_t>(r.rounded);
     if (Error e = create(r); !e.ok()) return e;
-    CUdeviceptr p = 0;
-    Error e = state.call(cuda_call::MemAddressReserve{}, &p, size, static_cast<std::size_t>(std::max(alignment.value(), granularity_)),
-                         CUdeviceptr{0}, 0ull);
-    if (e.ok()) {
-      r.block.data = cuda_pointer(p);
-      e = state.call(cuda_call::MemMap{}, p, size, std::size_t{0}, r.handle, 0ull);
-      if (e.ok()) {
-        const CUmemAccessDesc access = cuda_access(state.device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-        e = state.call(cuda_call::MemSetAccess{}, p, size, &access, std::size_t{1});
-        if (e.ok()) return e;
-        state.note(state.call(cuda_call::MemUnmap{}, p, size));
-      }
-    }
-    state.note(state.call(cuda_call::MemRelease{}, r.handle));
-    if (p != 0) state.note(state.call(cuda_call::MemAddressFree{}, p, size));
-    r.block = {};
-    r.handle = 0;
-    return e;
+    const Result<Block> mapped = cuda_map(state, r.handle, r.rounded, std::max(alignment.value(), granularity_));
+    if (mapped.ok()) r.block = *mapped;
+    return mapped.error();
   }
-  // Each step whatever became of the one before: a failure is noted.
   void destroy(Record& r) noexcept {
-    const auto size = static_cast<std::size_t>(r.rounded);
-    const CUdeviceptr p = cuda_address(r.block.data);
-    state.note(state.call(cuda_call::MemUnmap{}, p, size));
-    state.note(state.call(cuda_call::MemRelease{}, r.handle));
-    state.note(state.call(cuda_call::MemAddressFree{}, p, size));
+    cuda_unmap(state, {r.block.data, r.rounded}, r.handle);
     held_ -= r.rounded;
   }
 

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "holdfast/backend/cuda/detail/cuda_copies.hpp"
+#include "holdfast/core/share_blob.hpp"
+
+namespace holdfast::detail {
+
+using CudaHandle = CUmemGenericAllocationHandle;
+
+// Who keeps a handle when its mapping goes, or fails.
+enum class CudaHandleOwner { mapping, caller };
+
+// Maps memory as a whole to addresses of its own, readable and writable on the state's device. All or nothing.
+template <cuda_driver Driver>
+[[nodiscard]] Result<Block> cuda_map(CudaState<Driver>& state, CudaHandle memory, Bytes bytes, Bytes alignment,
+                                     CudaHandleOwner owner = CudaHandleOwner::mapping) noexcept {
+  const auto size = static_cast<std::size_t>(bytes);
+  CUdeviceptr p = 0;
+  Error e = state.call(cuda_call::MemAddressReserve{}, &p, size, static_cast<std::size_t>(alignment), CUdeviceptr{0}, 0ull);
+  const bool reserved = e.ok();
+  if (e.ok()) e = state.call(cuda_call::MemMap{}, p, size, std::size_t{0}, memory, 0ull);
+  if (e.ok()) {
+    const CUmemAccessDesc access = cuda_access(state.device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    e = state.call(cuda_call::MemSetAccess{}, p, size, &access, std::size_t{1});
+    if (e.ok()) return Block{cuda_pointer(p), bytes};
+    state.note(state.call(cuda_call::MemUnmap{}, p, size));
+  }
+  if (owner == CudaHandleOwner::mapping) state.note(state.call(cuda_call::MemRelease{}, memory));
+  if (reserved) state.note(state.call(cuda_call::MemAddressFree{}, p, size));
+  return e;
+}
+// Takes a mapping back, each step whatever became of the one before: a failure is noted. Waits for nothing that runs.
+template <cuda_driver Driver>
+void cuda_unmap(CudaState<Driver>& state, Block range, CudaHandle memory, CudaHandleOwner owner = CudaHandleOwner::mapping) noexcept {
+  const auto size = static_cast<std::size_t>(range.size);
+  state.note(state.call(cuda_call::MemUnmap{}, cuda_address(range.data), size));
+  if (owner == CudaHandleOwner::mapping) state.note(state.call(cuda_call::MemRelease{}, memory));
+  state.note(state.call(cuda_call::MemAddressFree{}, cuda_address(range.data), size));
+}
+
+// Another process's virtual memory while it is mapped here, however its handle came.
+template <cuda_driver Driver>
+class CudaMappedImport {
+ public:
+  constexpr CudaMappedImport() noexcept = default;
+  CudaMappedImport(CudaMappedImport&& other) noexcept
+      : state_(std::exchange(other.state_, nullptr)), memory_(other.memory_), whole_(other.whole_), block_(std::exchange(other.block_, {})) {}
+  CudaMappedImport& operator=(CudaMappedImport other) noexcept {
+    std::swap(state_, other.state_);
+    std::swap(memory_, other.memory_);
+    std::swap(whole_, other.whole_);
+    std::swap(block_, other.block_);
+    return *this;
+  }
+  ~CudaMappedImport() {
+    if (state_ == nullptr) return;
+    state_->insist(cuda_call::CtxSynchronize{});  // unmapping waits for nothing that runs
+    cuda_unmap(*state_, whole_, memory_);
+  }
+
+  // Of a blob that `check_share` has passed; `native` is what its kind's handles are to the driver.
+  [[nodiscard]] static Result<CudaMappedImport> open(CudaState<Driver>& state, void* native, CUmemAllocationHandleType type,
+                                                     const ShareBlob& blob) noexcept {
+    const CUmemAllocationProp props = cuda_properties(state.device);
+    std::size_t granule = 0;
+    if (Error e = state.call(cuda_call::MemGetAllocationGranularity{}, &granule, &props, CU_MEM_ALLOC_GRANULARITY_MINIMUM); !e.ok()) return e;
+    if (static_cast<std::size_t>(blob.whole) % granule != 0) return make_error(Errc::corrupt, "a shared allocation has no such size");
+    CudaMappedImport made;
+    if (Error e = state.call(cuda_call::MemImportFromShareableHandle{}, &made.memory_, native, type); !e.ok()) return e;
+    const Result<Block> whole = cuda_map(state, made.memory_, blob.whole, Bytes{0});
+    if (!whole.ok()) return whole.error();
+    made.state_ = &state;
+    made.whole_ = *whole;
+    made.block_ = {whole->data + blob.handle.offset, blob.handle.size};
+    return made;
+  }
+  [[nodiscard]] Block block() const noexcept { return block_; }
+
+ private:
+  CudaState<Driver>* state_ = nullptr;
+  CudaHandle memory_ = 0;
+  Block whole_, block_;
+};
+
+}  // namespace holdfast::detail
