@@ -57,6 +57,20 @@ struct Driver {
     (*this)(cuda_call::MemAllocFromPoolAsync{}, &out, n, p, s);
     return out;
   }
+  // A pool that others may open, and a file for it.
+  CUmemoryPool shared_pool(int* file = nullptr) {
+    pool_props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    const CUmemoryPool p = pool();
+    int unused = -1;
+    (*this)(cuda_call::MemPoolExportToShareableHandle{}, static_cast<void*>(file != nullptr ? file : &unused), p,
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull);
+    ::close(unused);
+    return p;
+  }
+  CUresult import_pool(CUmemoryPool* out, int file, unsigned long long flags = 0) {
+    return (*this)(cuda_call::MemPoolImportFromShareableHandle{}, out, reinterpret_cast<void*>(static_cast<std::intptr_t>(file)),
+                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, flags);
+  }
   cuuint64_t attribute(CUmemoryPool p, CUmemPool_attribute which) {
     cuuint64_t value = 0;
     (*this)(cuda_call::MemPoolGetAttribute{}, p, which, static_cast<void*>(&value));
@@ -83,6 +97,26 @@ struct Driver {
   CUmemPoolProps pool_props{};
   CUmemAccessDesc access{};
   int ran = 0;
+};
+// Two processes: a pool of one, a block in it, opened in the other.
+struct SharedPool {
+  explicit SharedPool(Driver& opener) : d(opener) {
+    pool = there.shared_pool(&file);
+    block = there.from_pool(pool, there.a, 1000);
+    there(cuda_call::MemPoolExportPointer{}, &data, block);
+    there(cuda_call::StreamSynchronize{}, there.a);
+    d(cuda_call::CtxPushCurrent{}, d.context);  // the last double made has cleared the thread's contexts
+    d.import_pool(&opened, file);
+  }
+  ~SharedPool() { ::close(file); }
+  CUresult open(CUdeviceptr* p) { return d(cuda_call::MemPoolImportPointer{}, p, opened, &data); }
+  void grant() { d(cuda_call::MemPoolSetAccess{}, opened, static_cast<const CUmemAccessDesc*>(&d.access), std::size_t{1}); }
+  Driver& d;
+  Driver there;
+  int file = -1;
+  CUmemoryPool pool = nullptr, opened = nullptr;
+  CUdeviceptr block = 0;
+  CUmemPoolPtrExportData data{};
 };
 using namespace cuda_call;
 constexpr std::size_t granule = std::size_t{2} << 20;
@@ -643,6 +677,196 @@ const Rule rules[] = {
        ::close(ends[0]);
        ::close(ends[1]);
        return open == CUDA_ERROR_INVALID_VALUE && import(ends[0]) == CUDA_ERROR_INVALID_VALUE;
+     }},
+
+    // pools of other processes; "guide": the CUDA programming guide, IPC memory pools
+    {"cuMemPoolExportToShareableHandle", "of a pool that was made with a handle type; flags must be 0", Source::documented,
+     [](Driver& d) {
+       int file = -1;
+       const CUmemoryPool plain = d.pool(), shared = d.shared_pool();
+       const auto share = [&](CUmemoryPool p, unsigned long long flags) {
+         return d(MemPoolExportToShareableHandle{}, static_cast<void*>(&file), p, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, flags);
+       };
+       if (share(plain, 0) != CUDA_ERROR_INVALID_VALUE || share(shared, 1) != CUDA_ERROR_INVALID_VALUE || share(shared, 0) != CUDA_SUCCESS) return false;
+       ::close(file);
+       return true;
+     }},
+    {"cuMemPoolExportPointer", "of a block of a pool that was exported already", Source::documented,
+     [](Driver& d) {
+       CUmemPoolPtrExportData data{};
+       d.pool_props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+       return d(MemPoolExportPointer{}, &data, d.from_pool(d.pool(), d.a, 100)) == CUDA_ERROR_INVALID_VALUE &&
+              d(MemPoolExportPointer{}, &data, d.from_pool(d.shared_pool(), d.a, 100)) == CUDA_SUCCESS &&
+              d(MemPoolExportPointer{}, &data, d.alloc(100)) == CUDA_ERROR_INVALID_VALUE;
+     }},
+    {"cuMemPoolImportFromShareableHandle", "flags must be 0; nothing can be allocated from what it gives", Source::documented,
+     [](Driver& d) {
+       SharedPool s(d);
+       CUmemoryPool other = nullptr;
+       return s.opened != nullptr && d.import_pool(&other, s.file, 1) == CUDA_ERROR_INVALID_VALUE && d.from_pool(s.opened, d.a, 100) == 0;
+     }},
+    {"cuMemPoolImportFromShareableHandle", "in the process that exported it, and of a file that is none, it is CUDA_ERROR_INVALID_VALUE", Source::assumed,
+     [](Driver& d) {
+       SharedPool s(d);
+       CUmemoryPool p = nullptr;
+       return s.there.import_pool(&p, s.file) == CUDA_ERROR_INVALID_VALUE && d.import_pool(&p, 0) == CUDA_ERROR_INVALID_VALUE;
+     }},
+    {"cuMemPoolImportPointer", "freed with cuMemFree; its owner must not free it before", Source::documented,
+     [](Driver& d) {
+       SharedPool s(d);
+       CUdeviceptr p = 0;
+       if (s.open(&p) != CUDA_SUCCESS || d(MemFree{}, p) != CUDA_SUCCESS || s.open(&p) != CUDA_SUCCESS) return false;
+       s.there(CtxPushCurrent{}, s.there.context);
+       s.there(MemFree{}, s.block);
+       return s.there.cuda.misuse.find("have imported") != std::string::npos;
+     }},
+    {"cuMemPoolImportPointer", "freed in a stream, that has to be over before its owner frees it", Source::documented,
+     [](Driver& d) {
+       SharedPool s(d);
+       CUdeviceptr p = 0;
+       s.open(&p);
+       d(MemFreeAsync{}, p, d.a);
+       d(StreamSynchronize{}, d.a);
+       s.there(MemFreeAsync{}, s.block, s.there.a);
+       const bool after = s.there.cuda.misuse.empty();
+       SharedPool early(d);
+       early.open(&p);
+       d.work(d.a);
+       d(MemFreeAsync{}, p, d.a);
+       early.there(MemFreeAsync{}, early.block, early.there.a);
+       return after && !early.there.cuda.misuse.empty();
+     }},
+    {"cuMemPoolImportPointer", "of data that is none, or of another pool, it is CUDA_ERROR_INVALID_VALUE; a second time CUDA_ERROR_ALREADY_MAPPED", Source::assumed,
+     [](Driver& d) {
+       SharedPool s(d), other(d);
+       CUdeviceptr p = 0;
+       const bool second = s.open(&p) == CUDA_SUCCESS && s.open(&p) == CUDA_ERROR_ALREADY_MAPPED;
+       s.data = other.data;
+       const bool foreign = s.open(&p) == CUDA_ERROR_INVALID_VALUE;
+       std::memset(s.data.reserved, 0x5A, sizeof s.data.reserved);
+       return second && foreign && s.open(&p) == CUDA_ERROR_INVALID_VALUE;
+     }},
+    {"cuMemPoolSetAccess", "guide: an imported pool inherits no access, the importer gives it; here not even its own device has it", Source::documented,
+     [](Driver& d) {
+       SharedPool s(d);
+       CUdeviceptr p = 0;
+       s.open(&p);
+       const CUdeviceptr own = d.alloc(100);
+       const auto copy = [&] { d(MemcpyAsync{}, own, p, std::size_t{100}, d.a); };
+       s.grant();
+       copy();
+       const bool granted = d.cuda.misuse.empty();
+       SharedPool without(d);
+       without.open(&p);
+       copy();
+       return granted && d.cuda.misuse.find("without access") != std::string::npos;
+     }},
+    {"cuMemPoolTrimTo", "guide: pools for sharing give nothing back", Source::documented,
+     [](Driver& d) {
+       const CUmemoryPool pool = d.shared_pool();
+       d(MemFreeAsync{}, d.from_pool(pool, d.a, granule), d.a);
+       d(StreamSynchronize{}, d.a);
+       return d(MemPoolTrimTo{}, pool, std::size_t{0}) == CUDA_SUCCESS && d.attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == granule;
+     }},
+
+    // what memory is, and whose
+    {"cuDeviceGetUuid", "16 bytes that no other device has, the same in every process; of no device it is CUDA_ERROR_INVALID_DEVICE", Source::documented,
+     [](Driver& d) {
+       CudaDoubleOptions o;
+       o.first_device = 1;
+       CUuuid one{}, two{}, there{};
+       const bool known = d(DeviceGetUuid{}, &one, CUdevice{0}) == CUDA_SUCCESS && d(DeviceGetUuid{}, &two, CUdevice{1}) == CUDA_SUCCESS;
+       const bool none = d(DeviceGetUuid{}, &there, CUdevice{9}) == CUDA_ERROR_INVALID_DEVICE;
+       Driver other(o);
+       other(DeviceGetUuid{}, &there, CUdevice{0});
+       return known && none && std::memcmp(&one, &two, sizeof one) != 0 && std::memcmp(&two, &there, sizeof one) == 0;
+     }},
+    {"cuMemRetainAllocationHandle", "of any address in a mapping it is the handle that was mapped, to be released once more; of others it fails", Source::documented,
+     [](Driver& d) {
+       const CUdeviceptr p = d.reserve(granule);
+       const CUmemGenericAllocationHandle h = d.create(granule);
+       CUmemGenericAllocationHandle got = 0;
+       d.map(p, granule, h);
+       return d(MemRetainAllocationHandle{}, &got, reinterpret_cast<void*>(p + 77)) == CUDA_SUCCESS && got == h && d(MemRelease{}, h) == CUDA_SUCCESS &&
+              d(MemRelease{}, h) == CUDA_SUCCESS && d(MemRelease{}, h) == CUDA_ERROR_INVALID_VALUE &&
+              d(MemRetainAllocationHandle{}, &got, reinterpret_cast<void*>(d.alloc(100))) == CUDA_ERROR_INVALID_VALUE;
+     }},
+    {"cuMemGetAllocationPropertiesFromHandle", "what the memory was made with", Source::documented,
+     [](Driver& d) {
+       CUmemAllocationProp got{};
+       d.props.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+       return d(MemGetAllocationPropertiesFromHandle{}, &got, d.create(granule)) == CUDA_SUCCESS && got.type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+              got.location.id == 0 && got.requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+     }},
+    {"CU_POINTER_ATTRIBUTE_BUFFER_ID", "no two allocations of a process have the same, at the same address neither", Source::documented,
+     [](Driver& d) {
+       const auto id = [&](CUdeviceptr p) {
+         unsigned long long value = 0;
+         return d(PointerGetAttribute{}, static_cast<void*>(&value), CU_POINTER_ATTRIBUTE_BUFFER_ID, p) == CUDA_SUCCESS ? value : 0;
+       };
+       const CUdeviceptr p = d.alloc(100), mapped = d.reserve(granule);
+       d.map(mapped, granule, d.create(granule));
+       const unsigned long long first = id(p);
+       d(MemFree{}, p);
+       return first != 0 && id(mapped) != 0 && id(mapped) == id(mapped + 5) && id(p) == 0 && d.alloc(100) == p && id(p) != first;
+     }},
+    {"CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE", "whether cuIpcGetMemHandle takes it", Source::documented,
+     [](Driver& d) {
+       const auto is = [&](CUdeviceptr p) {
+         bool value = false;
+         return d(PointerGetAttribute{}, static_cast<void*>(&value), CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p) == CUDA_SUCCESS && value;
+       };
+       return is(d.alloc(100)) && !is(d.from_pool(d.pool(), d.a, 100));
+     }},
+    {"CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES", "the types that the memory was made for; a pool's block has those of the pool", Source::assumed,
+     [](Driver& d) {
+       const auto types = [&](CUdeviceptr p) {
+         unsigned long long value = 77;
+         d(PointerGetAttribute{}, static_cast<void*>(&value), CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, p);
+         return value;
+       };
+       const CUmemoryPool plain = d.pool();
+       return types(d.alloc(100)) == 0 && types(d.from_pool(plain, d.a, 100)) == 0 &&
+              types(d.from_pool(d.shared_pool(), d.a, 100)) == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+     }},
+    {"CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE", "the pool that a block is from; of other memory null", Source::assumed,
+     [](Driver& d) {
+       const auto pool_of = [&](CUdeviceptr p) {
+         CUmemoryPool got = nullptr;
+         d(PointerGetAttribute{}, static_cast<void*>(&got), CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p);
+         return got;
+       };
+       const CUmemoryPool pool = d.pool();
+       return pool_of(d.from_pool(pool, d.a, 100)) == pool && pool_of(d.alloc(100)) == nullptr;
+     }},
+    {"cuPointerGetAttribute", "of no memory of the driver's it is CUDA_ERROR_INVALID_VALUE", Source::documented,
+     [](Driver& d) {
+       unsigned long long value = 0;
+       return d(PointerGetAttribute{}, static_cast<void*>(&value), CU_POINTER_ATTRIBUTE_BUFFER_ID, reinterpret_cast<CUdeviceptr>(&value)) ==
+              CUDA_ERROR_INVALID_VALUE;
+     }},
+    {"cuMemGetHandleForAddressRange", "whole host pages of one allocation, or of a reservation that is mapped throughout", Source::documented,
+     [](Driver& d) {
+       int file = -1;
+       const auto get = [&](CUdeviceptr p, std::size_t n) {
+         const CUresult code = d(MemGetHandleForAddressRange{}, static_cast<void*>(&file), p, n, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0ull);
+         if (code == CUDA_SUCCESS) ::close(file);
+         return code == CUDA_SUCCESS;
+       };
+       const CUdeviceptr p = (d.alloc(granule) + 4095) & ~CUdeviceptr{4095}, v = d.reserve(2 * granule);
+       d.map(v, granule, d.create(granule));
+       d.set_access(v, granule);
+       return get(p, 8192) && !get(p + 1, 4096) && !get(p, 100) && !get(p, granule + 4096) && get(v, granule) && !get(v, 2 * granule);
+     }},
+    {"cuMemGetHandleForAddressRange", "without CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED it is CUDA_ERROR_NOT_SUPPORTED", Source::assumed,
+     [](Driver&) {
+       CudaDoubleOptions o;
+       o.dma_buf = false;
+       Driver d(o);
+       int file = -1, can = 1;
+       d(DeviceGetAttribute{}, &can, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, CUdevice{0});
+       return can == 0 && d(MemGetHandleForAddressRange{}, static_cast<void*>(&file), (d.alloc(granule) + 4095) & ~CUdeviceptr{4095}, std::size_t{4096},
+                            CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0ull) == CUDA_ERROR_NOT_SUPPORTED;
      }},
 };
 

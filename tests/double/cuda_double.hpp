@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "double/shared_pools.hpp"
 #include "double/slots.hpp"
 #include "double/virtual_memory.hpp"
 #include "holdfast/backend/cuda/driver.hpp"
@@ -56,6 +57,8 @@ struct CudaDoubleOptions {
   std::size_t granularity = std::size_t{2} << 20;
   bool peers = true;                      // devices can access each other
   CUresult fabric = CUDA_SUCCESS;         // what cuMemCreate says to fabric handles
+  bool dma_buf = true;                    // what the attribute says
+  int first_device = 0;                   // of the machine's, whose uuids they have
 };
 
 class CudaDouble {
@@ -79,6 +82,7 @@ class CudaDouble {
   void launch(CUstream stream, std::string_view name, std::initializer_list<MemoryTouch> touches, F f) {
     Stream* s = streams_.find(stream);
     if (s == nullptr) return misused("launch on a stream that is no more");
+    check_access(s->device, {touches.begin(), touches.size()});
     static_cast<void>(s->sim.launch(name, touches, std::move(f)));
   }
   /// Nothing that is enqueued from now on runs before the promise is set.
@@ -115,6 +119,7 @@ class CudaDouble {
     pools_ = {};
     allocations_.clear();
     registered_.clear();
+    shared_pools.clear();
     forgiven_ = true;
   }
 
@@ -150,6 +155,7 @@ class CudaDouble {
     add("pools", pools_.live());
     add("registered ranges", registered_.size());
     add("opened handles", opened_.size());
+    add("imported blocks", shared_pools.imported());
     add("reservations", virtual_memory.reservations());
     add("mappings", virtual_memory.mappings());
     add("physical allocations", virtual_memory.allocations());
@@ -168,6 +174,7 @@ class CudaDouble {
   const CudaDoubleOptions options;
   RaceCheckedMachine machine;
   VirtualMemory virtual_memory;
+  SharedPools shared_pools;
 
   // For the policy. After `forgive` all calls succeed and do nothing but manage contexts.
   template <class Call, class... Args>
@@ -212,6 +219,9 @@ class CudaDouble {
     cuuint64_t threshold = 0;
     bool destroyed = false;
     std::size_t outstanding = 0;
+    std::uint64_t number = 0;  // of a pool that can be shared
+    bool shared = false, imported = false;
+    std::vector<int> granted;  // besides its own device
   };
   enum class Kind { device, managed, pool, pinned };
   struct Allocation {
@@ -220,6 +230,8 @@ class CudaDouble {
     Device* device;
     Pool* pool;
     std::uint64_t exported = 0;
+    std::uint64_t pool_export = 0;
+    unsigned long long id = 0;
   };
   struct Opened {
     std::size_t size = 0;
@@ -241,7 +253,7 @@ class CudaDouble {
       std::is_same_v<Call, cuda_call::MemHostRegister> || std::is_same_v<Call, cuda_call::MemHostUnregister> ||
       std::is_same_v<Call, cuda_call::MemcpyAsync> || std::is_same_v<Call, cuda_call::MemGetAddressRange> ||
       std::is_same_v<Call, cuda_call::IpcGetMemHandle> || std::is_same_v<Call, cuda_call::IpcOpenMemHandle> ||
-      std::is_same_v<Call, cuda_call::IpcCloseMemHandle>;
+      std::is_same_v<Call, cuda_call::IpcCloseMemHandle> || std::is_same_v<Call, cuda_call::PointerGetAttribute>;
   template <class Call>
   static constexpr bool gives_back =
       std::is_same_v<Call, cuda_call::DevicePrimaryCtxRelease> || std::is_same_v<Call, cuda_call::CtxPopCurrent> ||
@@ -255,7 +267,7 @@ class CudaDouble {
   template <class Call>
   static constexpr bool reports_faults =
       !(std::is_same_v<Call, cuda_call::Init> || std::is_same_v<Call, cuda_call::DriverGetVersion> ||
-        std::is_same_v<Call, cuda_call::DeviceGet> || std::is_same_v<Call, cuda_call::DeviceGetCount> ||
+        std::is_same_v<Call, cuda_call::DeviceGet> || std::is_same_v<Call, cuda_call::DeviceGetCount> || std::is_same_v<Call, cuda_call::DeviceGetUuid> ||
         std::is_same_v<Call, cuda_call::DevicePrimaryCtxRetain> || std::is_same_v<Call, cuda_call::DevicePrimaryCtxRelease> ||
         std::is_same_v<Call, cuda_call::CtxPushCurrent> || std::is_same_v<Call, cuda_call::CtxPopCurrent>);
 
@@ -302,7 +314,7 @@ class CudaDouble {
   static std::size_t round_up(std::size_t n) { return (n + (std::size_t{2} << 20) - 1) & ~((std::size_t{2} << 20) - 1); }
   void synchronized(Device* d) {
     pools_.visit([&](Pool& p) {
-      if (p.device == d) p.reserved = std::min(p.reserved, std::max<std::size_t>(p.threshold, round_up(p.used)));
+      if (p.device == d && p.number == 0) p.reserved = std::min(p.reserved, std::max<std::size_t>(p.threshold, round_up(p.used)));
     });
   }
 
@@ -317,6 +329,13 @@ class CudaDouble {
   CUresult run(cuda_call::DeviceGetAttribute, int* value, CUdevice_attribute which, CUdevice d) {
     if (device(d) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     *value = which == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED ? 0 : 1;
+    if (which == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) *value = options.dma_buf;
+    return CUDA_SUCCESS;
+  }
+  CUresult run(cuda_call::DeviceGetUuid, CUuuid* out, CUdevice d) {
+    if (device(d) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    std::memset(out->bytes, 0xD0, sizeof out->bytes);
+    out->bytes[15] = static_cast<char>(options.first_device + d);
     return CUDA_SUCCESS;
   }
   CUresult run(cuda_call::DeviceCanAccessPeer, int* can, CUdevice a, CUdevice b) {
@@ -446,6 +465,7 @@ class CudaDouble {
     if (where == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     const auto size = static_cast<Bytes>(n);
     const MemoryTouch touches[] = {reads({pointer(from), size}), writes({pointer(to), size})};
+    check_access(where->device, touches);
     const auto copy = [to, from, n]() noexcept { std::memmove(pointer(to), pointer(from), n); };
     return code_of(where->sim.launch("cuMemcpyAsync", touches, copy).error());
   }
@@ -457,7 +477,7 @@ class CudaDouble {
   CUresult keep(CUdeviceptr* out, const Result<Block>& block, Kind kind, Device* d, Pool* pool) {
     if (!block.ok()) return code_of(block.error());
     *out = address(block->data);
-    allocations_[*out] = {kind, *block, d, pool, 0};
+    allocations_[*out] = {kind, *block, d, pool, 0, 0, ++last_buffer_};
     return CUDA_SUCCESS;
   }
   CUresult take(CUdeviceptr* out, std::size_t n, Kind kind) {
@@ -477,6 +497,7 @@ class CudaDouble {
   }
   // "May" synchronise, says cuda.h, so it does not: who relies on it is found.
   CUresult run(cuda_call::MemFree, CUdeviceptr p) {
+    if (is_imported(p)) return close_imported(p, nullptr), CUDA_SUCCESS;
     const auto a = allocations_.find(p);
     if (a == allocations_.end() || a->second.kind == Kind::pinned) return misused("a wrong address freed"), CUDA_ERROR_INVALID_VALUE;
     a->second.device->sim.deallocate(a->second.block);
@@ -519,9 +540,12 @@ class CudaDouble {
       return CUDA_ERROR_INVALID_VALUE;
     for (const unsigned char c : props->reserved)
       if (c != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE && props->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+      return CUDA_ERROR_NOT_SUPPORTED;
     Pool p;
     p.device = d;
     p.most = props->maxSize;
+    if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE) p.number = shared_pools.name_pool();
     return *out = pools_.take(p), CUDA_SUCCESS;
   }
   CUresult run(cuda_call::MemPoolDestroy, CUmemoryPool p) {
@@ -534,6 +558,7 @@ class CudaDouble {
   CUresult run(cuda_call::MemPoolTrimTo, CUmemoryPool p, std::size_t keep_bytes) {
     Pool* pool = pools_.find(p);
     if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (pool->number != 0) return CUDA_SUCCESS;  // pools for sharing give nothing back
     pool->reserved = std::min(pool->reserved, std::max(round_up(pool->used), keep_bytes));
     return CUDA_SUCCESS;
   }
@@ -561,15 +586,17 @@ class CudaDouble {
     return CUDA_SUCCESS;
   }
   CUresult run(cuda_call::MemPoolSetAccess, CUmemoryPool p, const CUmemAccessDesc* map, std::size_t n) {
-    if (pools_.find(p) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    Pool* pool = pools_.find(p);
+    if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
     for (std::size_t i = 0; i < n; ++i)
       if (device(map[i].location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    for (std::size_t i = 0; i < n; ++i) pool->granted.push_back(map[i].location.id);
     return CUDA_SUCCESS;
   }
   CUresult run(cuda_call::MemAllocFromPoolAsync, CUdeviceptr* out, std::size_t n, CUmemoryPool p, CUstream s) {
     Pool* pool = pools_.find(p);
     Stream* where = stream(s);
-    if (pool == nullptr || pool->destroyed || where == nullptr || n == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (pool == nullptr || pool->destroyed || pool->imported || where == nullptr || n == 0) return CUDA_ERROR_INVALID_VALUE;
     if (!has_room(pool->device, n) || (pool->most != 0 && n > pool->most - std::min(pool->most, pool->used))) return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult code = keep(out, pool->device->sim.allocate(where->sim, static_cast<Bytes>(n), Alignment(256)), Kind::pool, pool->device, pool);
     if (code != CUDA_SUCCESS) return code;
@@ -583,6 +610,7 @@ class CudaDouble {
   CUresult run(cuda_call::MemFreeAsync, CUdeviceptr p, CUstream s) {
     const auto a = allocations_.find(p);
     Stream* where = stream(s);
+    if (where != nullptr && is_imported(p)) return close_imported(p, where), CUDA_SUCCESS;
     if (where == nullptr || a == allocations_.end() || a->second.kind != Kind::pool)
       return misused("a wrong address freed in a stream"), CUDA_ERROR_INVALID_VALUE;
     a->second.device->sim.deallocate(where->sim, a->second.block);
@@ -591,6 +619,7 @@ class CudaDouble {
   }
   void forget(std::map<CUdeviceptr, Allocation>::iterator a) {
     exports().erase(a->second.exported);
+    if (!SharedPools::forget_block(a->second.pool_export)) misused("a block freed that other processes have imported");
     if (Pool* pool = a->second.pool; pool != nullptr) {
       pool->used -= static_cast<std::size_t>(a->second.block.size);
       if (--pool->outstanding == 0 && pool->destroyed) pools_.give(reinterpret_cast<CUmemoryPool>(pool));
@@ -617,7 +646,14 @@ class CudaDouble {
     };
     const bool found = find(allocations_, [](const Allocation& a) { return static_cast<std::size_t>(a.block.size); }) ||
                        find(opened_, [](const Opened& o) { return o.size; });
-    return found ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+    if (found) return CUDA_SUCCESS;
+    VirtualMemory::Found mapping{};
+    CUdeviceptr imported = 0;
+    if (const SharedPools::Imported* i = shared_pools.find(p, &imported); i != nullptr) mapping = {imported, i->size, 0, 0, false};
+    else if (!virtual_memory.find(p, mapping)) return CUDA_ERROR_NOT_FOUND;
+    if (base != nullptr) *base = mapping.base;
+    if (size != nullptr) *size = mapping.size;
+    return CUDA_SUCCESS;
   }
   CUresult run(cuda_call::IpcGetMemHandle, CUipcMemHandle* out, CUdeviceptr p) {
     const auto a = allocations_.find(p);
@@ -648,6 +684,104 @@ class CudaDouble {
     if (o == opened_.end()) return misused("memory closed that was not open"), CUDA_ERROR_INVALID_VALUE;
     if (--o->second.count == 0) opened_.erase(o);
     return CUDA_SUCCESS;
+  }
+
+  // --- pools of other processes ---
+  bool is_imported(CUdeviceptr p) const {
+    CUdeviceptr base = 0;
+    return shared_pools.find(p, &base) != nullptr && base == p;
+  }
+  void close_imported(CUdeviceptr p, Stream* where) {
+    const SharedPools::Imported i = *shared_pools.find(p);
+    const Block block{pointer(p), static_cast<Bytes>(i.size)};
+    const std::uint64_t number = shared_pools.close_block(p);
+    const MemoryTouch ends[] = {writes(block)};
+    if (where != nullptr) static_cast<void>(where->sim.launch("cuMemFreeAsync", ends, [number]() noexcept { SharedPools::done(number); }));
+    else machine.host_writes("cuMemFree", {block.data, i.size}), SharedPools::done(number);
+    if (Pool* pool = pools_.find(i.pool); pool != nullptr) {
+      pool->used -= i.size;
+      if (--pool->outstanding == 0 && pool->destroyed) pools_.give(i.pool);
+    }
+  }
+  void check_access(const Device* d, std::span<const MemoryTouch> touches) {
+    for (const MemoryTouch& t : touches) {
+      const SharedPools::Imported* i = shared_pools.find(address(t.block.data));
+      const Pool* pool = i == nullptr ? nullptr : pools_.find(i->pool);
+      if (pool != nullptr && std::count(pool->granted.begin(), pool->granted.end(), d->index) == 0)
+        misused("a device touches an imported block without access");
+    }
+  }
+  CUresult run(cuda_call::MemPoolExportToShareableHandle, void* out, CUmemoryPool p, CUmemAllocationHandleType type, unsigned long long flags) {
+    Pool* pool = pools_.find(p);
+    if (pool == nullptr || pool->number == 0 || pool->imported || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0)
+      return CUDA_ERROR_INVALID_VALUE;
+    pool->shared = true;
+    return SharedPools::export_file(static_cast<int*>(out), pool->number);
+  }
+  // Of no device of its own: whoever touches it needs access.
+  CUresult run(cuda_call::MemPoolImportFromShareableHandle, CUmemoryPool* out, void* file, CUmemAllocationHandleType type, unsigned long long flags) {
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    Pool p;
+    p.number = shared_pools.open_file(static_cast<int>(reinterpret_cast<std::intptr_t>(file)));
+    p.imported = true;
+    return p.number == 0 ? CUDA_ERROR_INVALID_VALUE : (*out = pools_.take(p), CUDA_SUCCESS);
+  }
+  CUresult run(cuda_call::MemPoolExportPointer, CUmemPoolPtrExportData* out, CUdeviceptr p) {
+    const auto a = allocations_.find(p);
+    if (a == allocations_.end() || a->second.kind != Kind::pool || !a->second.pool->shared) return CUDA_ERROR_INVALID_VALUE;
+    if (a->second.pool_export == 0)
+      a->second.pool_export = SharedPools::name_block(a->second.pool->number, p, static_cast<std::size_t>(a->second.block.size));
+    *out = {};
+    std::memcpy(out->reserved, &a->second.pool_export, sizeof a->second.pool_export);
+    return CUDA_SUCCESS;
+  }
+  CUresult run(cuda_call::MemPoolImportPointer, CUdeviceptr* out, CUmemoryPool p, CUmemPoolPtrExportData* data) {
+    Pool* pool = pools_.find(p);
+    if (pool == nullptr || !pool->imported) return CUDA_ERROR_INVALID_VALUE;
+    std::uint64_t number = 0;
+    std::memcpy(&number, data->reserved, sizeof number);
+    const CUresult code = shared_pools.open_block(out, p, pool->number, number);
+    if (code != CUDA_SUCCESS) return code;
+    ++pool->outstanding;
+    pool->used += shared_pools.find(*out)->size;
+    return CUDA_SUCCESS;
+  }
+
+  // --- what memory is ---
+  CUresult run(cuda_call::MemRetainAllocationHandle, CUmemGenericAllocationHandle* out, void* p) { return virtual_memory.retain(out, address(p)); }
+  CUresult run(cuda_call::MemGetAllocationPropertiesFromHandle, CUmemAllocationProp* out, CUmemGenericAllocationHandle h) {
+    return virtual_memory.properties(out, h);
+  }
+  CUresult run(cuda_call::PointerGetAttribute, void* data, CUpointer_attribute which, CUdeviceptr p) {
+    auto a = allocations_.upper_bound(p);
+    const bool allocated = a != allocations_.begin() && (--a, p - a->first < static_cast<std::size_t>(a->second.block.size));
+    VirtualMemory::Found mapping{};
+    const bool mapped = !allocated && virtual_memory.find(p, mapping);
+    if (!allocated && !mapped) return CUDA_ERROR_INVALID_VALUE;
+    const Pool* pool = allocated ? a->second.pool : nullptr;
+    const bool by_file = allocated ? pool != nullptr && pool->number != 0 : mapping.shared;
+    switch (which) {
+      case CU_POINTER_ATTRIBUTE_BUFFER_ID: *static_cast<unsigned long long*>(data) = allocated ? a->second.id : mapping.id; break;
+      case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: *static_cast<bool*>(data) = allocated && a->second.kind == Kind::device; break;
+      case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *static_cast<unsigned long long*>(data) = by_file ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
+        break;
+      case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *static_cast<CUmemoryPool*>(data) = reinterpret_cast<CUmemoryPool>(const_cast<Pool*>(pool));
+        break;
+      default: return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+  }
+  CUresult run(cuda_call::MemGetHandleForAddressRange, void* out, CUdeviceptr p, std::size_t n, CUmemRangeHandleType type, unsigned long long flags) {
+    if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags != 0 || n == 0 || (p | n) % VirtualMemory::page != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (!options.dma_buf) return CUDA_ERROR_NOT_SUPPORTED;
+    auto a = allocations_.upper_bound(p);
+    const bool plain = a != allocations_.begin() && (--a, a->second.kind == Kind::device) &&
+                       p - a->first + n <= static_cast<std::size_t>(a->second.block.size);
+    if (!plain && !virtual_memory.backed(p, n)) return CUDA_ERROR_INVALID_VALUE;
+    const int file = ::memfd_create("dma-buf", MFD_CLOEXEC);
+    return file < 0 ? CUDA_ERROR_OUT_OF_MEMORY : (*static_cast<int*>(out) = file, CUDA_SUCCESS);
   }
 
   // --- virtual memory ---
@@ -703,6 +837,7 @@ class CudaDouble {
   std::map<CUdeviceptr, Opened> opened_;
   bool forgiven_ = false;
   unsigned long long last_stream_id_ = 0;
+  unsigned long long last_buffer_ = 0x100000000;  // apart from those of mappings
   std::uint64_t calls_until_failure_ = 0;
   CUresult failure_code_ = CUDA_SUCCESS;
 };

@@ -48,20 +48,20 @@ class VirtualMemory {
     if (size == 0 || size % granularity_ != 0) return CUDA_ERROR_INVALID_VALUE;
     const int fd = ::memfd_create("device memory", MFD_CLOEXEC);
     if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(size)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    physical_[++last_] = {size, device, fd, 0, false, shared};
+    physical_[++last_] = {size, device, fd, 0, 1, shared};
     *out = last_;
     return CUDA_SUCCESS;
   }
   CUresult release(CUmemGenericAllocationHandle handle) {
     const auto p = physical_.find(handle);
-    if (p == physical_.end() || p->second.released) return CUDA_ERROR_INVALID_VALUE;
-    p->second.released = true;
+    if (p == physical_.end() || p->second.references == 0) return CUDA_ERROR_INVALID_VALUE;
+    --p->second.references;
     drop(p);
     return CUDA_SUCCESS;
   }
   CUresult export_file(int* out, CUmemGenericAllocationHandle handle) {
     const auto p = physical_.find(handle);
-    if (p == physical_.end() || p->second.released || !p->second.shared) return CUDA_ERROR_INVALID_VALUE;
+    if (p == physical_.end() || p->second.references == 0 || !p->second.shared) return CUDA_ERROR_INVALID_VALUE;
     *out = ::fcntl(p->second.fd, F_DUPFD_CLOEXEC, 0);
     return *out >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -70,17 +70,17 @@ class VirtualMemory {
     if (::fcntl(file, F_GET_SEALS) < 0 || ::fstat(file, &about) != 0 || about.st_size == 0) return CUDA_ERROR_INVALID_VALUE;
     const int fd = ::fcntl(file, F_DUPFD_CLOEXEC, 0);
     if (fd < 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    physical_[++last_] = {static_cast<std::size_t>(about.st_size), -1, fd, 0, false, false};
+    physical_[++last_] = {static_cast<std::size_t>(about.st_size), -1, fd, 0, 1, false};
     *out = last_;
     return CUDA_SUCCESS;
   }
   CUresult map(CUdeviceptr at, std::size_t size, std::size_t offset, CUmemGenericAllocationHandle handle) {
     const auto p = physical_.find(handle);
-    if (p == physical_.end() || p->second.released || offset != 0 || size == 0 || size % granularity_ != 0 || at % granularity_ != 0 ||
+    if (p == physical_.end() || p->second.references == 0 || offset != 0 || size == 0 || size % granularity_ != 0 || at % granularity_ != 0 ||
         size > p->second.size || !inside_reservation(at, size) || mapped_in(at, size))
       return CUDA_ERROR_INVALID_VALUE;
     if (::mmap(pointer(at), size, PROT_NONE, MAP_SHARED | MAP_FIXED, p->second.fd, 0) == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-    mapped_[at] = {size, handle, false};
+    mapped_[at] = {size, handle, false, ++last_};
     ++p->second.mappings;
     return CUDA_SUCCESS;
   }
@@ -100,6 +100,43 @@ class VirtualMemory {
     for (auto m = mapped_.find(at); m != mapped_.end() && m->first < at + size; ++m) m->second.accessible = readable;
     return CUDA_SUCCESS;
   }
+  /// The mapping that an address lies in; false: none.
+  struct Found {
+    CUdeviceptr base;
+    std::size_t size;
+    CUmemGenericAllocationHandle handle;
+    unsigned long long id;
+    bool shared;
+  };
+  bool find(CUdeviceptr p, Found& out) const {
+    auto m = mapped_.upper_bound(p);
+    if (m == mapped_.begin() || (--m, p - m->first >= m->second.size)) return false;
+    out = {m->first, m->second.size, m->second.handle, m->second.id, physical_.at(m->second.handle).shared};
+    return true;
+  }
+  CUresult retain(CUmemGenericAllocationHandle* out, CUdeviceptr p) {
+    Found found{};
+    if (!find(p, found)) return CUDA_ERROR_INVALID_VALUE;
+    ++physical_.at(found.handle).references;
+    return *out = found.handle, CUDA_SUCCESS;
+  }
+  CUresult properties(CUmemAllocationProp* out, CUmemGenericAllocationHandle handle) const {
+    const auto p = physical_.find(handle);
+    if (p == physical_.end() || p->second.references == 0) return CUDA_ERROR_INVALID_VALUE;
+    *out = {};
+    out->type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    out->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    out->location.id = p->second.device;
+    out->requestedHandleTypes = p->second.shared ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
+    return CUDA_SUCCESS;
+  }
+  /// A range is mapped and accessible without a gap.
+  bool backed(CUdeviceptr at, std::size_t size) const {
+    Found f{};
+    for (const CUdeviceptr end = at + size; at < end; at = f.base + f.size)
+      if (!find(at, f) || !mapped_.at(f.base).accessible) return false;
+    return true;
+  }
   /// Physical bytes of a device, mapped or not.
   std::size_t physical(int device) const {
     std::size_t sum = 0;
@@ -114,17 +151,18 @@ class VirtualMemory {
  private:
   struct Physical {
     std::size_t size;
-    int device, fd, mappings;  // device -1: another process's memory
-    bool released, shared;
+    int device, fd, mappings, references;  // device -1: another process's memory
+    bool shared;
   };
   struct Mapping {
     std::size_t size;
     CUmemGenericAllocationHandle handle;
     bool accessible;
+    unsigned long long id;  // of this and no other mapping
   };
   static void* pointer(CUdeviceptr at) { return reinterpret_cast<void*>(at); }
   void drop(std::map<CUmemGenericAllocationHandle, Physical>::iterator p) {
-    if (!p->second.released || p->second.mappings != 0) return;
+    if (p->second.references != 0 || p->second.mappings != 0) return;
     ::close(p->second.fd);
     physical_.erase(p);
   }

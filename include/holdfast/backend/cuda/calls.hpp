@@ -29,6 +29,7 @@ struct DriverGetVersion : Call<decltype(::cuDriverGetVersion)> { static constexp
 struct DeviceGetCount : Call<decltype(::cuDeviceGetCount)> { static constexpr char name[] = "cuDeviceGetCount"; };
 struct DeviceGet : Call<decltype(::cuDeviceGet)> { static constexpr char name[] = "cuDeviceGet"; };
 struct DeviceGetAttribute : Call<decltype(::cuDeviceGetAttribute)> { static constexpr char name[] = "cuDeviceGetAttribute"; };
+struct DeviceGetUuid : Call<decltype(::cuDeviceGetUuid)> { static constexpr char name[] = "cuDeviceGetUuid"; };
 struct DeviceCanAccessPeer : Call<decltype(::cuDeviceCanAccessPeer)> { static constexpr char name[] = "cuDeviceCanAccessPeer"; };
 struct DevicePrimaryCtxRetain : Call<decltype(::cuDevicePrimaryCtxRetain)> { static constexpr char name[] = "cuDevicePrimaryCtxRetain"; };
 struct DevicePrimaryCtxRelease : Call<decltype(::cuDevicePrimaryCtxRelease)> { static constexpr char name[] = "cuDevicePrimaryCtxRelease"; };
@@ -85,16 +86,26 @@ struct IpcGetMemHandle : Call<decltype(::cuIpcGetMemHandle)> { static constexpr 
 struct IpcOpenMemHandle : Call<decltype(::cuIpcOpenMemHandle)> { static constexpr char name[] = "cuIpcOpenMemHandle"; };
 struct IpcCloseMemHandle : Call<decltype(::cuIpcCloseMemHandle)> { static constexpr char name[] = "cuIpcCloseMemHandle"; };
 
+struct MemPoolExportToShareableHandle : Call<decltype(::cuMemPoolExportToShareableHandle)> { static constexpr char name[] = "cuMemPoolExportToShareableHandle"; };
+struct MemPoolImportFromShareableHandle : Call<decltype(::cuMemPoolImportFromShareableHandle)> { static constexpr char name[] = "cuMemPoolImportFromShareableHandle"; };
+struct MemPoolExportPointer : Call<decltype(::cuMemPoolExportPointer)> { static constexpr char name[] = "cuMemPoolExportPointer"; };
+struct MemPoolImportPointer : Call<decltype(::cuMemPoolImportPointer)> { static constexpr char name[] = "cuMemPoolImportPointer"; };
+struct MemRetainAllocationHandle : Call<decltype(::cuMemRetainAllocationHandle)> { static constexpr char name[] = "cuMemRetainAllocationHandle"; };
+struct MemGetAllocationPropertiesFromHandle : Call<decltype(::cuMemGetAllocationPropertiesFromHandle)> { static constexpr char name[] = "cuMemGetAllocationPropertiesFromHandle"; };
+struct MemGetHandleForAddressRange : Call<decltype(::cuMemGetHandleForAddressRange)> { static constexpr char name[] = "cuMemGetHandleForAddressRange"; };
+struct PointerGetAttribute : Call<decltype(::cuPointerGetAttribute)> { static constexpr char name[] = "cuPointerGetAttribute"; };
+
 /// All of them, for what is done once for each.
 using All = std::tuple<
-    Init, DriverGetVersion, DeviceGetCount, DeviceGet, DeviceGetAttribute, DeviceCanAccessPeer, DevicePrimaryCtxRetain,
-    DevicePrimaryCtxRelease, CtxPushCurrent, CtxPopCurrent, CtxSynchronize, CtxEnablePeerAccess, StreamCreate, StreamDestroy,
+    Init, DriverGetVersion, DeviceGetCount, DeviceGet, DeviceGetAttribute, DeviceGetUuid, DeviceCanAccessPeer,
+    DevicePrimaryCtxRetain, DevicePrimaryCtxRelease, CtxPushCurrent, CtxPopCurrent, CtxSynchronize, CtxEnablePeerAccess, StreamCreate, StreamDestroy,
     StreamQuery, StreamSynchronize, StreamWaitEvent, StreamGetId, EventCreate, EventDestroy, EventRecord, EventQuery, EventSynchronize,
     LaunchHostFunc, MemGetInfo, MemAlloc, MemFree, MemAllocManaged, MemHostAlloc, MemFreeHost, MemHostRegister, MemHostUnregister,
     MemcpyAsync, MemPoolCreate, MemPoolDestroy, MemPoolTrimTo, MemPoolSetAttribute, MemPoolGetAttribute, MemPoolSetAccess,
     MemAllocFromPoolAsync, MemFreeAsync, MemGetAllocationGranularity, MemAddressReserve, MemAddressFree, MemCreate, MemRelease, MemMap,
     MemUnmap, MemSetAccess, MemExportToShareableHandle, MemImportFromShareableHandle, MemGetAddressRange, IpcGetMemHandle, IpcOpenMemHandle,
-    IpcCloseMemHandle>;
+    IpcCloseMemHandle, MemPoolExportToShareableHandle, MemPoolImportFromShareableHandle, MemPoolExportPointer, MemPoolImportPointer,
+    MemRetainAllocationHandle, MemGetAllocationPropertiesFromHandle, MemGetHandleForAddressRange, PointerGetAttribute>;
 
 /// "NAME failed", for the text of an error.
 template <class Entry>
