@@ -121,3 +121,38 @@ TEST_CASE("cuda ipc: what cannot be shared so is refused: nothing, too much, a p
   CHECK(export_cuda_block(*p.here.context, b).error().code == Errc::invalid_argument);
   m.deallocate(b);
 }
+
+TEST_CASE("cuda ipc: hostile blobs, every byte changed and the checksum right: refused, or a block of that allocation; nothing stays open") {
+  Processes p;
+  const ShareIdentity mine{{std::byte{1}}, 10, 3}, theirs{{std::byte{1}}, 11, 0};
+  const ShareBlob blob = *share_cuda_block(*p.here.context, {p.block.data + 512, 1000}, mine);
+  const std::size_t opened = opened_of_tampered(blob, [&](const ShareBlob& b) -> Result<Block> {
+    const auto import = Import::open(*p.there.context, b, theirs, 3);
+    if (!import.ok()) return import.error();
+    return import->block();
+  });
+  CHECK(opened > 0);    // another size in the allocation, another process
+  CHECK(opened < 300);
+  CHECK(p.there.cuda.leaks().find("opened") == std::string::npos);
+}
+
+TEST_CASE("cuda ipc: memory of another device is opened where it can be accessed; one that the process does not see is named as that") {
+  CudaDoubleOptions apart, elsewhere;
+  apart.peers = false;
+  elsewhere.first_device = 5;
+  CudaWorld here, peers, alone(apart), blind(elsewhere);
+  Memory memory(*here.context);
+  const Block block = *memory.allocate(1000, Alignment(256));
+  const ShareIdentity mine{{std::byte{1}}, 10, 3}, theirs{{std::byte{1}}, 11, 0};
+  const ShareBlob blob = *share_cuda_block(*here.context, block, mine);
+  CHECK(Import::open(*peers.other, blob, theirs, 3).ok());
+  const Error e = Import::open(*alone.other, blob, theirs, 3).error();
+  CHECK(e.code == Errc::unsupported);
+  CHECK(says(e, "cannot access"));
+  CHECK(Import::open(*alone.context, blob, theirs, 3).ok());
+  CHECK(Import::open(*blind.context, blob, theirs, 3).ok());  // its driver knows the device
+  memory.deallocate(block);
+  const Error unseen = Import::open(*blind.context, blob, theirs, 3).error();
+  CHECK(unseen.native == CUDA_ERROR_INVALID_VALUE);
+  CHECK(says(unseen, "does not see"));
+}

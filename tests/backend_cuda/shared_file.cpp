@@ -132,3 +132,29 @@ TEST_CASE("cuda shared file: an import that goes under a kernel waits for it") {
   const Block b = import.block();
   there.cuda.launch(s.native(), "kernel", {writes(b)}, [b] { std::memset(b.data, 1, static_cast<std::size_t>(b.size)); });
 }
+
+TEST_CASE("cuda shared file: hostile blobs, every byte changed and the checksum right: refused, or a block of that memory; nothing stays") {
+  Sharer here;
+  CudaWorld there;
+  const CudaSharedFile shared = *here.memory.share(here.block, mine);
+  const std::size_t opened = opened_of_tampered(shared.blob(), [&](const ShareBlob& b) -> Result<Block> {
+    const auto import = Import::open(*there.context, shared.file(), b, theirs, 3);
+    if (!import.ok()) return import.error();
+    return import->block();
+  });
+  CHECK(opened > 0);
+  CHECK(opened < 400);
+  CHECK(there.cuda.virtual_memory.allocations() == 0);
+  CHECK(there.cuda.virtual_memory.reservations() == 0);
+}
+
+TEST_CASE("cuda shared file: a device that cannot access the memory's is told so before anything is mapped") {
+  Sharer here;
+  CudaDoubleOptions apart;
+  apart.peers = false;
+  CudaWorld there(apart);
+  const CudaSharedFile shared = *here.memory.share(here.block, mine);
+  CHECK(says(Import::open(*there.other, shared.file(), shared.blob(), theirs, 3).error(), "cannot access"));
+  CHECK(there.cuda.count("cuMemImportFromShareableHandle") == 0);
+  CHECK(Import::open(*there.context, shared.file(), shared.blob(), theirs, 3).ok());
+}

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -13,12 +14,15 @@ using namespace holdfast::testing;
 
 namespace {
 constexpr ShareBlob sample() {
-  ShareBlob b{ShareKind::cuda_file, {}, 4096, {}};
+  ShareBlob b;
+  b.kind = ShareKind::cuda_file;
+  b.whole = 4096;
+  b.allocation = 0x1112131415161718u;
   b.from.process = 0x0102030405060708u;
   b.from.generation = ~std::uint64_t{0};
   b.handle.size = 1000;
   b.handle.offset = 3096;
-  for (std::size_t i = 0; i < 16; ++i) b.from.host[i] = static_cast<std::byte>(i);
+  for (std::size_t i = 0; i < 16; ++i) b.from.host[i] = static_cast<std::byte>(i), b.device[i] = static_cast<std::byte>(90 + i);
   for (std::size_t i = 0; i < 64; ++i) b.handle.bytes[i] = static_cast<std::byte>(200 - i);
   return b;
 }
@@ -32,7 +36,7 @@ TEST_CASE("share_blob: what is written is read; each flipped bit and each other 
   for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
     ShareBlobBytes bad = good;
     bad[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
-    CHECK(read_share_blob(bad).error().code == Errc::corrupt);
+    CHECK(read_share_blob(bad).error().code == (bit / 8 == 3 ? Errc::unsupported : Errc::corrupt));  // the version
   }
   std::vector<std::byte> longer(good.begin(), good.end());
   longer.push_back(std::byte{0});
@@ -40,9 +44,19 @@ TEST_CASE("share_blob: what is written is read; each flipped bit and each other 
   for (std::size_t n = 0; n < good.size(); ++n) CHECK(read_share_blob(std::span(good).first(n)).error().code == Errc::corrupt);
 }
 
+TEST_CASE("share_blob: one of another version of the format is refused as that, whatever its length") {
+  std::array<std::byte, 132> first{};  // what the first version was
+  for (std::size_t i = 0; i < 4; ++i) first[i] = static_cast<std::byte>("HFS1"[i]);
+  CHECK(read_share_blob(first).error().code == Errc::unsupported);
+  CHECK(says(read_share_blob(first).error(), "another version"));
+  ShareBlobBytes next = write_share_blob(sample());
+  next[3] = std::byte{'3'};
+  CHECK(says(read_share_blob(next).error(), "another version"));
+}
+
 TEST_CASE("share_blob: kinds and sizes that no blob has are corrupt, though the bytes are whole") {
   ShareBlob b = sample();
-  b.kind = static_cast<ShareKind>(4);
+  b.kind = static_cast<ShareKind>(5);
   CHECK(says(reading(b), "no known kind"));
   b.kind = static_cast<ShareKind>(0);
   CHECK(says(reading(b), "no known kind"));

@@ -3,13 +3,17 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "double/cuda_double.hpp"
 #include "holdfast/backend/cuda/context.hpp"
+#include "holdfast/core/share_blob.hpp"
 
 namespace holdfast::testing {
 
@@ -26,6 +30,32 @@ struct CountingNode : Continuation {
   }
   int count = 0;
 };
+
+/// A share blob with a byte changed, and the checksum made right again: what a hostile process can send.
+[[nodiscard]] inline ShareBlobBytes tampered(const ShareBlob& blob, std::size_t at, std::byte with) {
+  ShareBlobBytes bytes = write_share_blob(blob);
+  bytes[at] ^= with;
+  const std::uint32_t sum = detail::share_checksum(std::span<const std::byte>(bytes).first(share_blob_bytes - 4));
+  for (std::size_t i = 0; i < 4; ++i) bytes[share_blob_bytes - 4 + i] = static_cast<std::byte>((sum >> (8 * i)) & 0xFF);
+  return bytes;
+}
+/// Opens a blob with every byte changed in some ways; `open(blob)` tells the block, or why there is none. Returns how many
+/// were opened, each inside of the memory that is really there.
+template <class Open>
+std::size_t opened_of_tampered(const ShareBlob& blob, Open open) {
+  std::size_t opened = 0;
+  for (std::size_t at = 0; at < share_blob_bytes - 4; ++at)
+    for (const unsigned with : {0x01u, 0x80u, 0xFFu}) {
+      const Result<ShareBlob> read = read_share_blob(tampered(blob, at, static_cast<std::byte>(with)));
+      if (!read.ok()) continue;
+      const Result<Block> got = open(*read);
+      if (got.ok()) {
+        ++opened;
+        CHECK(read->handle.offset + got->size <= blob.whole);
+      }
+    }
+  return opened;
+}
 
 /// A driver's double and contexts on its devices; when it goes, nothing may have leaked, raced or been misused.
 struct CudaWorld {

@@ -13,7 +13,7 @@
 namespace holdfast {
 
 /// How shared memory is opened.
-enum class ShareKind : std::uint32_t { cuda_ipc = 1, cuda_file = 2, cuda_fabric = 3 };
+enum class ShareKind : std::uint32_t { cuda_ipc = 1, cuda_file = 2, cuda_fabric = 3, cuda_pool = 4 };
 
 /// Who shares memory: a process of a host, and the generation of what it shares, which it counts up when that starts anew.
 struct ShareIdentity {
@@ -29,18 +29,24 @@ struct ShareBlob {
   ShareIdentity from;
   Bytes whole = 0;     ///< the allocation
   ShareHandle handle;  ///< the block in it; the bytes are the driver's, none for a file, which travels by itself
+  std::array<std::byte, 16> device{};  ///< the uuid of where it lies
+  std::uint64_t allocation = 0;        ///< a number that no other allocation of that process has, before or after
   friend constexpr bool operator==(const ShareBlob& a, const ShareBlob& b) noexcept {
-    return a.kind == b.kind && a.from == b.from && a.whole == b.whole && a.handle.bytes == b.handle.bytes && a.handle.size == b.handle.size &&
-           a.handle.offset == b.handle.offset;
+    return a.same_allocation(b) && a.handle.size == b.handle.size && a.handle.offset == b.handle.offset;
+  }
+  /// Blocks of one allocation that are opened in one way.
+  [[nodiscard]] constexpr bool same_allocation(const ShareBlob& b) const noexcept {
+    return kind == b.kind && from == b.from && device == b.device && allocation == b.allocation && whole == b.whole && handle.bytes == b.handle.bytes;
   }
 };
 
 /// Units: bytes of a written blob.
-inline constexpr std::size_t share_blob_bytes = 132;
+inline constexpr std::size_t share_blob_bytes = 156;
 using ShareBlobBytes = std::array<std::byte, share_blob_bytes>;
 
 namespace detail {
-inline constexpr std::uint32_t share_blob_magic = 0x31534648;  // "HFS1"
+inline constexpr std::uint32_t share_blob_magic = 0x534648;  // "HFS"
+inline constexpr std::uint32_t share_blob_version = '2';     // '1' had no device and no allocation
 
 // Numbers and bytes one after the other, the numbers with their low byte first.
 struct ShareCursor {
@@ -70,11 +76,14 @@ struct ShareCursor {
 [[nodiscard]] constexpr ShareBlobBytes write_share_blob(const ShareBlob& blob) noexcept {
   ShareBlobBytes out{};
   detail::ShareCursor c;
-  c.put(out, detail::share_blob_magic, 4);
+  c.put(out, detail::share_blob_magic, 3);
+  c.put(out, detail::share_blob_version, 1);
   c.put(out, static_cast<std::uint32_t>(blob.kind), 4);
   for (const std::byte b : blob.from.host) out[c.at++] = b;
   c.put(out, blob.from.process, 8);
   c.put(out, blob.from.generation, 8);
+  for (const std::byte b : blob.device) out[c.at++] = b;
+  c.put(out, blob.allocation, 8);
   c.put(out, static_cast<std::uint64_t>(blob.whole), 8);
   c.put(out, static_cast<std::uint64_t>(blob.handle.size), 8);
   c.put(out, static_cast<std::uint64_t>(blob.handle.offset), 8);
@@ -83,21 +92,27 @@ struct ShareCursor {
   return out;
 }
 
-/// Reads a blob, which may come from anywhere. Errors: corrupt (its length, damage, a kind or sizes that no blob has).
+/// Reads a blob, which may come from anywhere.
+///
+/// Errors: unsupported (another version of the format), corrupt (its length, damage, a kind or sizes that no blob has).
 [[nodiscard]] constexpr Result<ShareBlob> read_share_blob(std::span<const std::byte> bytes) noexcept {
+  detail::ShareCursor c;
+  if (bytes.size() < 4 || c.get(bytes, 3) != detail::share_blob_magic) return make_error(Errc::corrupt, "these bytes are no share blob");
+  if (c.get(bytes, 1) != detail::share_blob_version) return make_error(Errc::unsupported, "the share blob is of another version of its format");
   if (bytes.size() != share_blob_bytes) return make_error(Errc::corrupt, "a share blob has another length");
-  detail::ShareCursor c{share_blob_bytes - 4};
+  c.at = share_blob_bytes - 4;
   if (c.get(bytes, 4) != detail::share_checksum(bytes.first(share_blob_bytes - 4))) return make_error(Errc::corrupt, "a share blob is damaged");
-  c.at = 0;
-  if (c.get(bytes, 4) != detail::share_blob_magic) return make_error(Errc::corrupt, "these bytes are no share blob");
+  c.at = 4;
   ShareBlob blob;
   const std::uint64_t kind = c.get(bytes, 4);
-  if (kind < static_cast<std::uint64_t>(ShareKind::cuda_ipc) || kind > static_cast<std::uint64_t>(ShareKind::cuda_fabric))
+  if (kind < static_cast<std::uint64_t>(ShareKind::cuda_ipc) || kind > static_cast<std::uint64_t>(ShareKind::cuda_pool))
     return make_error(Errc::corrupt, "a share blob is of no known kind");
   blob.kind = static_cast<ShareKind>(kind);
   for (std::byte& b : blob.from.host) b = bytes[c.at++];
   blob.from.process = c.get(bytes, 8);
   blob.from.generation = c.get(bytes, 8);
+  for (std::byte& b : blob.device) b = bytes[c.at++];
+  blob.allocation = c.get(bytes, 8);
   blob.whole = static_cast<Bytes>(c.get(bytes, 8));
   blob.handle.size = static_cast<Bytes>(c.get(bytes, 8));
   blob.handle.offset = static_cast<Bytes>(c.get(bytes, 8));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdint>
 #include <utility>
 
 #include "holdfast/backend/cuda/context.hpp"
 #include "holdfast/backend/cuda/detail/cuda_mapping.hpp"
+#include "holdfast/backend/cuda/detail/cuda_share.hpp"
+#include "holdfast/backend/host/owned_file.hpp"
 #include "holdfast/core/share_blob.hpp"
 
 namespace holdfast {
@@ -18,24 +18,15 @@ namespace holdfast {
 class CudaSharedFile {
  public:
   /// Takes over an open file.
-  CudaSharedFile(int file, const ShareBlob& blob) noexcept : file_(file), blob_(blob) {}
-  CudaSharedFile(CudaSharedFile&& other) noexcept : file_(std::exchange(other.file_, -1)), blob_(other.blob_) {}
-  CudaSharedFile& operator=(CudaSharedFile other) noexcept {
-    std::swap(file_, other.file_);
-    std::swap(blob_, other.blob_);
-    return *this;
-  }
-  ~CudaSharedFile() {
-    if (file_ >= 0) ::close(file_);
-  }
+  CudaSharedFile(int file, const ShareBlob& blob) noexcept : file_(FileNumber{file}), blob_(blob) {}
 
-  [[nodiscard]] int file() const noexcept { return file_; }
+  [[nodiscard]] int file() const noexcept { return file_->number; }
   /// Gives the file up to the caller.
-  [[nodiscard]] int release() noexcept { return std::exchange(file_, -1); }
+  [[nodiscard]] int release() noexcept { return file_.release().number; }
   [[nodiscard]] const ShareBlob& blob() const noexcept { return blob_; }
 
  private:
-  int file_;
+  OwnedFile file_;
   ShareBlob blob_;
 };
 
@@ -51,14 +42,15 @@ class BasicCudaFileImport {
   /// Maps what a file and its blob stand for, if the process may: see `check_share`; `generation` is the owner's now.
   ///
   /// The file stays the caller's and may be closed after. Errors: those of `check_share`; corrupt (another kind, a size of no
-  /// whole granules), the driver's own, of a file that stands for nothing or for less than the blob says, too.
+  /// whole granules), unsupported (a device that this one cannot access), the driver's own, of a file that stands for nothing or
+  /// for less than the blob says, too.
   [[nodiscard]] static Result<BasicCudaFileImport> open(const context_type& context, int file, const ShareBlob& blob, const ShareIdentity& self,
                                                         std::uint64_t generation) noexcept {
-    if (Error e = check_share(blob, self, generation); !e.ok()) return e;
-    if (blob.kind != ShareKind::cuda_file) return make_error(Errc::corrupt, "the shared memory is of another kind");
+    const Result<bool> seen = detail::cuda_admit(context.state(), blob, ShareKind::cuda_file, self, generation);
+    if (!seen.ok()) return seen.error();
     Result<Mapped> mapped =
         Mapped::open(context.state(), reinterpret_cast<void*>(static_cast<std::intptr_t>(file)), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, blob);
-    if (!mapped.ok()) return mapped.error();
+    if (!mapped.ok()) return detail::cuda_unopened(mapped.error(), *seen);
     BasicCudaFileImport made;
     made.mapped_ = std::move(*mapped);
     return made;

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <unistd.h>
+
+#include "holdfast/core/owned.hpp"
+
+namespace holdfast {
+
+/// The number of an open file; -1: none.
+struct FileNumber {
+  int number = -1;
+  void close() noexcept {
+    if (number >= 0) ::close(number);
+  }
+};
+
+/// An open file, closed when this goes. Threads: as a value.
+using OwnedFile = Owned<FileNumber>;
+
+}  // namespace holdfast
