@@ -18,6 +18,7 @@ namespace holdfast {
 struct CudaPoolOptions {
   Bytes limit = 0;          ///< it grows no further; 0: the driver's own limit
   Bytes keep = max_bytes;   ///< what it holds on to when it is idle; the driver's default is 0, which gives all back at each wait
+  bool file_handles = false;  ///< other processes can open it; the driver gives back nothing of it then, whatever `keep` is
 };
 
 namespace detail {
@@ -87,8 +88,9 @@ class BasicCudaPoolMemory : public detail::CudaCopies<BasicCudaPoolMemory<Driver
   [[nodiscard]] Bytes peak_used() const noexcept { return attribute(CU_MEMPOOL_ATTR_USED_MEM_HIGH); }
 
   friend bool operator==(const BasicCudaPoolMemory& a, const BasicCudaPoolMemory& b) noexcept { return a.pool_ == b.pool_; }
-  // For copies and the pool.
+  // For copies, the pool and sharing.
   [[nodiscard]] detail::CudaState<Driver>& state() const noexcept { return pool_->state; }
+  [[nodiscard]] CUmemoryPool native() const noexcept { return pool_->pool; }
   explicit BasicCudaPoolMemory(detail::CudaPoolState<Driver>& pool) noexcept : pool_(&pool) {}
 
  private:
@@ -130,6 +132,7 @@ class BasicCudaPool {
     if (!own.ok()) return own.error();
     CUmemPoolProps props{};
     props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.handleTypes = options.file_handles ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
     props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     props.location.id = state.device;
     props.maxSize = static_cast<std::size_t>(options.limit);
