@@ -4,12 +4,15 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
 #include "double/cuda_world.hpp"
+#include "holdfast/backend/cuda/pool_memory.hpp"
 #include "holdfast/event/combine.hpp"
 #include "holdfast/event/event_set.hpp"
 #include "holdfast/event/promise.hpp"
@@ -296,4 +299,93 @@ TEST_CASE("cuda event: threads that wait for marks of several streams while othe
   while (w.context->run_completions()) {
   }
   CHECK(ran.load() == 200);
+}
+
+namespace {
+
+// A continuation that another thread is at, until it is let go.
+struct SlowNode : Continuation {
+  SlowNode() {
+    run = [](Continuation& self) noexcept {
+      auto& n = static_cast<SlowNode&>(self);
+      n.entered = true;
+      n.entered.notify_all();
+      n.go.wait(false);
+      n.left = true;
+    };
+  }
+  std::atomic<bool> entered{false}, go{false}, left{false};
+};
+
+}  // namespace
+
+TEST_CASE("cuda event: whoever waits for a promise drives the events of every context that it hangs on") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    CudaWorld w(seed);
+    const DoubleStream a = w.stream();
+    const DoubleStream b = std::move(*w.other->make_stream());
+    w.work(a);
+    auto later = w.cuda.hold(b.native());
+    w.work(b);
+    const DoubleEvent both[] = {w.mark(a), w.mark(b)};
+    const auto joined = after_all(std::span<const DoubleEvent>(both));
+    REQUIRE(joined.ok());
+    static_cast<void>(later.set());
+    CHECK(joined->wait_until(Deadline::after(std::chrono::seconds(20))).ok());
+  }
+}
+
+TEST_CASE("cuda event: a context that is synchronised and a pool that ends wait for what another thread is telling") {
+  for (const bool ends : {false, true}) {
+    CudaWorld w;
+    std::optional<BasicCudaPool<DoubleDriver>> pool(std::move(*BasicCudaPool<DoubleDriver>::make(*w.context)));
+    const DoubleStream s = w.stream();
+    w.work(s);
+    SlowNode node;
+    REQUIRE(w.mark(s).then(node));
+    std::thread teller([&] {
+      while (!w.context->run_completions()) {
+      }
+    });
+    node.entered.wait(false);
+    std::atomic<bool> done{false};
+    std::thread waiter([&] {
+      if (ends) pool.reset();
+      else CHECK(w.context->synchronize().ok());
+      CHECK(node.left);
+      done = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(!done);
+    node.go = true;
+    node.go.notify_all();
+    waiter.join();
+    teller.join();
+  }
+}
+
+TEST_CASE("cuda event: a continuation may synchronise its context, and one that works on for ever holds nobody up") {
+  CudaWorld w;
+  const DoubleStream s = w.stream();
+  struct Node : Continuation {
+    CudaWorld* w;
+    const DoubleStream* s;
+    int count = 0;
+  } node;
+  node.w = &w;
+  node.s = &s;
+  node.run = [](Continuation& self) noexcept {
+    auto& n = static_cast<Node&>(self);
+    if (++n.count == 50) return;
+    CHECK(n.w->context->synchronize().ok());
+    n.w->work(*n.s);
+    CHECK(n.w->mark(*n.s).then(self));
+  };
+  w.work(s);
+  REQUIRE(w.mark(s).then(node));
+  CHECK(w.context->synchronize().ok());
+  CHECK(node.count == 1);
+  { const auto pool = BasicCudaPool<DoubleDriver>::make(*w.context); }  // its end waits for what is watched then, no more
+  CHECK(node.count == 2);
+  while (node.count < 50) w.context->run_completions();
 }

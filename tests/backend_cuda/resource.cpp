@@ -143,6 +143,7 @@ struct DefaultStream {
              Deadline deadline) const noexcept {
     driver.pause(word, old, deadline);
   }
+  holdfast::detail::CudaContexts& contexts() const noexcept { return driver.contexts(); }
 };
 
 }  // namespace

@@ -38,6 +38,7 @@ struct DoubleDriver {
   template <class Call, class... Args>
   CUresult operator()(Call call, Args... args) const noexcept;
   void pause(const std::atomic<std::uint32_t>& word, std::uint32_t old, Deadline deadline) const noexcept;
+  holdfast::detail::CudaContexts& contexts() const noexcept;
 };
 
 template <class... Calls, class F>
@@ -175,6 +176,7 @@ class CudaDouble {
   RaceCheckedMachine machine;
   VirtualMemory virtual_memory;
   SharedPools shared_pools;
+  holdfast::detail::CudaContexts contexts_of_library;
 
   // For the policy. After `forgive` all calls succeed and do nothing but manage contexts.
   template <class Call, class... Args>
@@ -846,6 +848,7 @@ template <class Call, class... Args>
 CUresult DoubleDriver::operator()(Call call, Args... args) const noexcept {
   return world->enter(call, args...);
 }
+inline holdfast::detail::CudaContexts& DoubleDriver::contexts() const noexcept { return world->contexts_of_library; }
 // The machine runs when somebody waits: this is waiting.
 inline void DoubleDriver::pause(const std::atomic<std::uint32_t>& word, std::uint32_t old, Deadline deadline) const noexcept {
   if (!world->machine.pump()) StdSync::wait_until(word, old, deadline);

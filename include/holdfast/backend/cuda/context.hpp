@@ -13,7 +13,8 @@ namespace holdfast {
 /// The primary context of a device: makes streams and promises, runs continuations, lets devices see each other's memory.
 ///
 /// It never stays current to a thread: each call makes it so and puts back what was. It must outlive all that was made
-/// with it. Destroying it waits for the events that have continuations. Threads: any; one at a time moves or destroys it.
+/// with it. Destroying it waits for the events that have continuations. While a thread waits for what a promise completes it
+/// runs the continuations of all contexts of the driver. Threads: any; one at a time moves or destroys it.
 template <cuda_driver Driver>
 class BasicCudaContext {
  public:
@@ -68,10 +69,12 @@ class BasicCudaContext {
 
   /// Runs the continuations of events that are done; false: there were none. Never blocks on the device.
   bool run_completions() const noexcept { return state_->run_completions(); }
-  /// Waits until all work of the context is done; then runs continuations. Errors: a fault of the device. Threads: blocks.
+  /// Waits until all work of the context is done, then until all continuations that were due have run, also those that other
+  /// threads were at. What they enqueue is work anew. Errors: a fault of the device.
+  /// Threads: blocks; in a continuation it does not wait for other threads.
   [[nodiscard]] Error synchronize() const noexcept {
     Error e = state_->inside(cuda_call::CtxSynchronize{});
-    state_->run_completions();
+    state_->settle();
     return e;
   }
   /// Lets this device read and write what lies on another; once given it stays. Errors: unsupported (they cannot), the driver's.

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "holdfast/backend/cuda/calls.hpp"
+#include "holdfast/backend/cuda/detail/cuda_contexts.hpp"
 #include "holdfast/backend/cuda/error.hpp"
 #include "holdfast/concepts/sync.hpp"
 #include "holdfast/core/result.hpp"
@@ -18,7 +19,7 @@ namespace holdfast {
 /// The driver as a policy: a copyable handle that makes any call of `cuda_call::All`.
 ///
 /// `pause` lets a host thread sleep until a word that host functions change is no longer `old`, or for a while: at the
-/// latest until the deadline.
+/// latest until the deadline. `contexts` is where the contexts of the driver know of each other.
 template <class D>
 concept cuda_driver = std::copyable<D> && requires(const D& d, int* n, CUcontext c, CUstream s, const std::atomic<std::uint32_t>& word,
                                                    std::uint32_t old, Deadline deadline) {
@@ -26,6 +27,7 @@ concept cuda_driver = std::copyable<D> && requires(const D& d, int* n, CUcontext
   { d(cuda_call::CtxPushCurrent{}, c) } noexcept -> std::same_as<CUresult>;
   { d(cuda_call::StreamSynchronize{}, s) } noexcept -> std::same_as<CUresult>;
   { d.pause(word, old, deadline) } noexcept -> std::same_as<void>;
+  { d.contexts() } noexcept -> std::same_as<detail::CudaContexts&>;
 };
 
 namespace detail {
@@ -114,6 +116,10 @@ class RealDriver {
   }
   static void pause(const std::atomic<std::uint32_t>& word, std::uint32_t old, Deadline deadline) noexcept {
     StdSync::wait_until(word, old, deadline);
+  }
+  [[nodiscard]] static detail::CudaContexts& contexts() noexcept {
+    static constinit detail::CudaContexts all;
+    return all;
   }
 
  private:

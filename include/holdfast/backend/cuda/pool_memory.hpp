@@ -105,8 +105,8 @@ class BasicCudaPoolMemory : public detail::CudaCopies<BasicCudaPoolMemory<Driver
 
 /// A pool of the driver's with one owner. Destroyed, it is gone for the host, for the device when its last block is.
 ///
-/// Destroying it waits for the events that have continuations: some may give blocks back. Threads: as a value. The context
-/// must outlive it.
+/// Destroying it waits for the events that have continuations, and for threads that run them: some may give blocks back.
+/// Threads: as a value; not in a continuation. The context must outlive it.
 template <cuda_driver Driver>
 class BasicCudaPool {
  public:

@@ -24,8 +24,8 @@ class BasicCudaStreamRef {
   [[nodiscard]] constexpr std::uint64_t id() const noexcept { return id_; }
   [[nodiscard]] constexpr explicit operator bool() const noexcept { return handle_ != nullptr; }
 
-  /// Waits until all that was enqueued is done; then tells the waiters of events. Errors: a fault of the device.
-  /// Threads: blocks.
+  /// Waits until all that was enqueued is done; then tells the waiters of events, but those that another thread is telling.
+  /// Errors: a fault of the device. Threads: blocks.
   [[nodiscard]] Error synchronize() const noexcept {
     Error e = state_->inside(cuda_call::StreamSynchronize{}, handle_);
     state_->run_completions();

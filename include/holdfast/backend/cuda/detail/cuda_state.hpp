@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "holdfast/backend/cuda/driver.hpp"
@@ -86,15 +87,19 @@ class CudaWaits {
 
 // One device's primary context: calls with it current, pooled events numbered in record order, events that are watched.
 template <cuda_driver Driver>
-class CudaState {
+class CudaState : CudaContexts::Member {
  public:
   using Cell = CudaEventCell<Driver>;
 
-  CudaState(Driver d, CUdevice dev, CUcontext c) noexcept : driver(std::move(d)), device(dev), context(c) {}
+  CudaState(Driver d, CUdevice dev, CUcontext c) noexcept : driver(std::move(d)), device(dev), context(c) {
+    this->run = [](CudaContexts::Member& self) noexcept { return static_cast<CudaState&>(self).run_completions(); };
+    driver.contexts().add(*this);
+  }
   CudaState(CudaState&&) = delete;
   ~CudaState() {
-    finish_watched();
-    if (wake_ != nullptr) insist(cuda_call::StreamSynchronize{}, wake_);  // its host functions call this object
+    driver.contexts().remove(*this);
+    finish_watched(std::numeric_limits<std::uint64_t>::max());
+    if (wake_ != nullptr) insist(cuda_call::StreamSynchronize{}, wake_);  // its host functions run by then
     destroy(wake_);
     for (const OwnStream& own : copies_) destroy(own.stream);
     for (const CUevent event : free_events_.span()) insist(cuda_call::EventDestroy{}, event);
@@ -174,15 +179,15 @@ class CudaState {
   }
   [[nodiscard]] Error wait(Cell& cell, Deadline deadline) noexcept {
     for (;;) {
-      const std::uint32_t seen = progress_.load(std::memory_order_acquire);
+      const std::uint32_t seen = progress().load(std::memory_order_acquire);
       if (poll(cell)) break;
       if (deadline.passed())
         return deadline.is_now() ? make_error(Errc::would_block, "the event is still pending")
                                  : make_error(Errc::deadline, "the event was still pending at the deadline");
       if (cell.handle != nullptr && deadline.is_never()) {
         end(cell, inside(cuda_call::EventSynchronize{}, cell.handle));
-      } else if (!run_completions()) {
-        driver.pause(progress_, seen, Deadline::after(longest_pause));
+      } else if (!driver.contexts().run()) {
+        driver.pause(progress(), seen, Deadline::after(longest_pause));
       }
     }
     run_completions();
@@ -232,12 +237,8 @@ class CudaState {
   // Tells the waiters of all watched events that are finished, in the order in which they were watched. The driver runs no
   // host function after a fault, so it asks about every one of them.
   bool run_completions() noexcept {
-    Cell* cell = nullptr;
-    {
-      const LockGuard<WordLock> guard(watch_lock_);
-      cell = std::exchange(first_, nullptr);
-      last_ = nullptr;
-    }
+    Runner self;
+    Cell* cell = take_watched(self);
     if (cell == nullptr) return false;
     Cell *pending = nullptr, **pending_end = &pending, *last_pending = nullptr, *ready = nullptr, **ready_end = &ready;
     while (cell != nullptr) {
@@ -262,22 +263,30 @@ class CudaState {
       ready->drop();
       ready = next;
     }
-    if (any) wake();
+    if (leave(self) || any) wake();
     return any;
   }
-  // Waits for all watched events: what their continuations give back, they can give back after it no more.
-  void finish_watched() noexcept {
-    while (Cell* cell = first_watched()) {
-      end(*cell, inside(cuda_call::EventSynchronize{}, cell->handle));
-      cell->drop();
-      run_completions();
-    }
+  // The same of a device that is idle: when it returns, nothing that was due is left, also with another thread. That one may
+  // have asked too early and put an event back, so it is waited for before and after; nobody is waited for in a continuation.
+  void settle() noexcept {
+    await_runners();
+    run_completions();
+    await_runners();
   }
-  // Lets threads that wait here look again.
-  void wake() noexcept {
-    progress_.fetch_add(1, std::memory_order_release);
-    StdSync::notify_all(progress_);
+  // Waits for the watched events up to a number: what their continuations give back, they can give back after it no more.
+  // Later ones may be watched for ever.
+  void finish_watched(std::uint64_t last) noexcept {
+    do {
+      while (Cell* cell = first_watched(last)) {
+        end(*cell, inside(cuda_call::EventSynchronize{}, cell->handle));
+        cell->drop();
+        run_completions();
+      }
+    } while (await_runners());
   }
+  void finish_watched() noexcept { finish_watched(last_sequence()); }
+  // Lets threads that wait, here or in another context, look again.
+  void wake() noexcept { driver.contexts().wake(); }
 
   const Driver driver;
   const CUdevice device;
@@ -295,10 +304,59 @@ class CudaState {
     (last_ != nullptr ? last_->next : first_) = first;
     last_ = last;
   }
-  [[nodiscard]] Cell* first_watched() noexcept {
+  [[nodiscard]] std::atomic<std::uint32_t>& progress() const noexcept { return driver.contexts().progress; }
+  [[nodiscard]] std::uint64_t last_sequence() noexcept {
+    const LockGuard<WordLock> guard(record_lock_);
+    return last_sequence_;
+  }
+  [[nodiscard]] Cell* first_watched(std::uint64_t last) noexcept {
     const LockGuard<WordLock> guard(watch_lock_);
-    if (first_ != nullptr) first_->retain();
-    return first_;
+    Cell* cell = first_;
+    while (cell != nullptr && cell->sequence > last) cell = cell->next;
+    if (cell != nullptr) cell->retain();
+    return cell;
+  }
+
+  // A thread that has taken watched events and not yet told or put back all of them.
+  struct Runner {
+    std::size_t thread = StdSync::thread_slot();
+    std::uint64_t number = 0;
+    Runner* next = nullptr;
+  };
+  [[nodiscard]] Cell* take_watched(Runner& self) noexcept {
+    const LockGuard<WordLock> guard(watch_lock_);
+    if (first_ == nullptr) return nullptr;
+    self.number = ++last_runner_;
+    self.next = std::exchange(runners_, &self);
+    last_ = nullptr;
+    return std::exchange(first_, nullptr);
+  }
+  // True if somebody waits for it.
+  [[nodiscard]] bool leave(Runner& self) noexcept {
+    const LockGuard<WordLock> guard(watch_lock_);
+    Runner** r = &runners_;
+    while (*r != &self) r = &(*r)->next;
+    *r = self.next;
+    return std::exchange(runners_awaited_, false);
+  }
+  // Waits for the other threads that are at it now; false: there were none, or this thread is in a continuation itself.
+  bool await_runners() noexcept {
+    std::uint64_t newest = 0;
+    for (bool any = false;; any = true) {
+      const std::uint32_t seen = progress().load(std::memory_order_acquire);
+      {
+        const LockGuard<WordLock> guard(watch_lock_);
+        if (!any) newest = last_runner_;
+        bool waits = false;
+        for (const Runner* r = runners_; r != nullptr; r = r->next) {
+          if (r->thread == StdSync::thread_slot()) return false;
+          waits = waits || r->number <= newest;
+        }
+        if (!waits) return any;
+        runners_awaited_ = true;
+      }
+      driver.pause(progress(), seen, Deadline::after(longest_pause));
+    }
   }
   [[nodiscard]] Error make_once(CUstream& stream) noexcept {
     if (stream != nullptr) return {};
@@ -311,8 +369,8 @@ class CudaState {
     const LockGuard<WordLock> guard(wake_lock_);  // the wait and the function belong together
     if (Error e = make_once(wake_); !e.ok()) return e;
     if (Error e = inside(cuda_call::StreamWaitEvent{}, wake_, event, 0u); !e.ok()) return e;
-    CUhostFn const tell = [](void* self) { static_cast<CudaState*>(self)->wake(); };
-    return inside(cuda_call::LaunchHostFunc{}, wake_, tell, static_cast<void*>(this));
+    CUhostFn const tell = [](void* contexts) { static_cast<CudaContexts*>(contexts)->wake(); };
+    return inside(cuda_call::LaunchHostFunc{}, wake_, tell, static_cast<void*>(&driver.contexts()));
   }
 
   WordLock note_lock_, events_lock_, record_lock_, watch_lock_, wake_lock_, copies_lock_;
@@ -322,9 +380,11 @@ class CudaState {
   CudaWaits waits_;
   Cell* first_ = nullptr;  // watched
   Cell* last_ = nullptr;
+  Runner* runners_ = nullptr;  // this and the next two: guarded as these
+  std::uint64_t last_runner_ = 0;
+  bool runners_awaited_ = false;
   CUstream wake_ = nullptr;
   OwnStream copies_[3];
-  std::atomic<std::uint32_t> progress_{0};
 };
 
 }  // namespace holdfast::detail
