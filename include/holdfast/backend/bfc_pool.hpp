@@ -12,10 +12,8 @@
 
 namespace holdfast {
 
-template <memory_backend Upstream, class Fit, class Split, class Growth, memory_backend Meta>
-class BfcHeap;
-
 namespace detail {
+
 template <class Upstream>
 struct BfcEventType {};
 template <class Upstream>
@@ -23,6 +21,79 @@ template <class Upstream>
 struct BfcEventType<Upstream> {
   using event_type = typename Upstream::event_type;
 };
+
+/// What handles of all best-fit pools have: what the pool holds, and the upstream's copies, which take blocks of the pool.
+template <class Core>
+class BfcHandle {
+ public:
+  /// Gives idle regions back, the highest first, until at most `keep` bytes are reserved; returns the bytes given.
+  Bytes trim(Bytes keep) noexcept { return core_->trim(keep); }
+  /// The largest free chunk.
+  [[nodiscard]] Bytes largest_free() noexcept { return core_->statistics().largest_free; }
+  [[nodiscard]] BfcStatistics statistics() const noexcept { return core_->statistics(); }
+  /// Counts and peaks begin again at what is in use.
+  void clear_statistics() noexcept { core_->clear_statistics(); }
+  /// Calls `visitor(Block, bool free)` for every chunk by address; it must not use the pool.
+  template <class Visitor>
+  void visit_blocks(Visitor visitor) noexcept {
+    core_->visit([&](std::uint32_t, const BfcChunk& c) { visitor(Block{c.data, c.size}, !c.used()); });
+  }
+  /// A copy of all that the pool holds. Cost: linear in the chunks.
+  [[nodiscard]] BfcSnapshot snapshot() const { return bfc_snapshot(*core_); }
+  /// What would become of a request, and what would make it succeed. Cost: linear in the chunks.
+  [[nodiscard]] BfcExplanation explain(Bytes size, Alignment alignment = Alignment(1), BfcEnd end = BfcEnd::lower) const {
+    return explain_bfc(snapshot(), size, alignment, end);
+  }
+
+  template <class... Args>
+    requires requires(typename Core::upstream_type& up, Args&&... args) { up.copy_in(args...); }
+  [[nodiscard]] auto copy_in(Args&&... args) noexcept {
+    return core_->upstream().copy_in(std::forward<Args>(args)...);
+  }
+  template <class... Args>
+    requires requires(typename Core::upstream_type& up, Args&&... args) { up.copy_out(args...); }
+  [[nodiscard]] auto copy_out(Args&&... args) noexcept {
+    return core_->upstream().copy_out(std::forward<Args>(args)...);
+  }
+  template <class... Args>
+    requires requires(typename Core::upstream_type& up, Args&&... args) { up.copy(args...); }
+  [[nodiscard]] auto copy(Args&&... args) noexcept {
+    return core_->upstream().copy(std::forward<Args>(args)...);
+  }
+
+  friend bool operator==(const BfcHandle&, const BfcHandle&) noexcept = default;
+
+ protected:
+  explicit BfcHandle(Core* core) noexcept : core_(core) {}
+  Core* core_;
+};
+
+/// The one owner of a pool's core.
+template <class Pool, class Core>
+class BfcOwner {
+ public:
+  BfcOwner(BfcOwner&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+  BfcOwner& operator=(BfcOwner&& other) noexcept {
+    std::swap(core_, other.core_);
+    return *this;
+  }
+  ~BfcOwner() {
+    if (core_ != nullptr) bfc_delete(core_);
+  }
+  /// A handle to it.
+  [[nodiscard]] Pool pool() const noexcept { return Pool(core_); }
+
+ protected:
+  explicit BfcOwner(Core* core) noexcept : core_(core) {}
+  Core* core_;
+};
+
+// Errors: invalid_argument (a limit below 256 or no region size).
+[[nodiscard]] inline Error bfc_check(const BfcOptions& options) noexcept {
+  if (options.limit >= bfc_granule && options.region > 0) return {};
+  return make_error(Errc::invalid_argument, "a pool's limit is at least 256 bytes and its region size is positive");
+}
+
 }  // namespace detail
 
 /// Best fit with coalescing: a pool that cuts blocks from regions of any backend, of memory that the host need not reach.
@@ -34,7 +105,10 @@ struct BfcEventType<Upstream> {
 /// Threads: one at a time (`Locked`). Source: XLA's BFC allocator; with `DoublingGrowth` its decisions to the last call.
 template <memory_backend Upstream, class Fit = BestFit, class Split = BfcSplit, class Growth = BoundedGrowth,
           memory_backend Meta = SystemMemory>
-class BfcPool : public detail::BfcEventType<Upstream> {
+class BfcPool : public detail::BfcEventType<Upstream>, public detail::BfcHandle<detail::BfcCore<Upstream, Fit, Split, Growth, Meta>> {
+  using Core = detail::BfcCore<Upstream, Fit, Split, Growth, Meta>;
+  using detail::BfcHandle<Core>::core_;
+
  public:
   static constexpr MemorySpace space = Upstream::space;
   static constexpr bool host_accessible = holdfast::host_accessible<Upstream>;
@@ -84,50 +158,11 @@ class BfcPool : public detail::BfcEventType<Upstream> {
   /// Says that what was freed before `frontier` is used by nobody.
   void set_safe_frontier(std::uint64_t frontier) noexcept { core_->set_safe_frontier(frontier); }
 
-  /// Gives idle regions back, the highest first, until at most `keep` bytes are reserved; returns the bytes given.
-  Bytes trim(Bytes keep) noexcept { return core_->trim(keep); }
-  /// The largest free chunk.
-  [[nodiscard]] Bytes largest_free() noexcept { return core_->statistics().largest_free; }
-  [[nodiscard]] BfcStatistics statistics() const noexcept { return core_->statistics(); }
-  /// Counts and peaks begin again at what is in use.
-  void clear_statistics() noexcept { core_->clear_statistics(); }
-  /// Calls `visitor(Block, bool free)` for every chunk by address; it must not use the pool.
-  template <class Visitor>
-  void visit_blocks(Visitor visitor) noexcept {
-    core_->visit([&](std::uint32_t, const detail::BfcChunk& c) { visitor(Block{c.data, c.size}, !c.used()); });
-  }
-  /// A copy of all that the pool holds. Cost: linear in the chunks.
-  [[nodiscard]] BfcSnapshot snapshot() const { return detail::bfc_snapshot(*core_); }
-  /// What would become of a request, and what would make it succeed. Cost: linear in the chunks.
-  [[nodiscard]] BfcExplanation explain(Bytes size, Alignment alignment = Alignment(1), BfcEnd end = BfcEnd::lower) const {
-    return explain_bfc(snapshot(), size, alignment, end);
-  }
-
-  /// The upstream's copies, where it has them: they take blocks of the pool.
-  template <class... Args>
-    requires requires(Upstream& up, Args&&... args) { up.copy_in(args...); }
-  [[nodiscard]] auto copy_in(Args&&... args) noexcept {
-    return core_->upstream().copy_in(std::forward<Args>(args)...);
-  }
-  template <class... Args>
-    requires requires(Upstream& up, Args&&... args) { up.copy_out(args...); }
-  [[nodiscard]] auto copy_out(Args&&... args) noexcept {
-    return core_->upstream().copy_out(std::forward<Args>(args)...);
-  }
-  template <class... Args>
-    requires requires(Upstream& up, Args&&... args) { up.copy(args...); }
-  [[nodiscard]] auto copy(Args&&... args) noexcept {
-    return core_->upstream().copy(std::forward<Args>(args)...);
-  }
-
   friend bool operator==(const BfcPool&, const BfcPool&) noexcept = default;
 
  private:
-  friend class BfcHeap<Upstream, Fit, Split, Growth, Meta>;
-  using Core = detail::BfcCore<Upstream, Fit, Split, Growth, Meta>;
-  explicit BfcPool(Core* core) noexcept : core_(core) {}
-
-  Core* core_;
+  friend detail::BfcOwner<BfcPool, Core>;
+  explicit BfcPool(Core* core) noexcept : detail::BfcHandle<Core>(core) {}
 };
 
 /// The upper end of a two-ended pool as a backend of its own; the pool itself is the lower one's.
@@ -148,8 +183,9 @@ class BfcUpperEnd : public Pool {
 /// The tables lie in `Meta`'s memory, on the host: the pool's own may be a device's. Threads: one at a time, with its handles.
 template <memory_backend Upstream, class Fit = BestFit, class Split = BfcSplit, class Growth = BoundedGrowth,
           memory_backend Meta = SystemMemory>
-class BfcHeap {
+class BfcHeap : public detail::BfcOwner<BfcPool<Upstream, Fit, Split, Growth, Meta>, detail::BfcCore<Upstream, Fit, Split, Growth, Meta>> {
   static_assert(holdfast::host_accessible<Meta>, "the tables of a pool are the host's");
+  using Core = detail::BfcCore<Upstream, Fit, Split, Growth, Meta>;
 
  public:
   using Pool = BfcPool<Upstream, Fit, Split, Growth, Meta>;
@@ -157,27 +193,14 @@ class BfcHeap {
   /// Makes a pool without regions. Errors: invalid_argument (a limit below 256 or no region size), out_of_memory.
   [[nodiscard]] static Result<BfcHeap> make(Upstream upstream, BfcOptions options = {}, Split split = {}, Growth growth = {},
                                             Meta meta = {}) noexcept {
-    if (options.limit < detail::bfc_granule || options.region <= 0)
-      return make_error(Errc::invalid_argument, "a pool's limit is at least 256 bytes and its region size is positive");
-    const Result<typename Pool::Core*> core = Pool::Core::make(upstream, options, split, growth, meta);
+    if (Error e = detail::bfc_check(options); !e.ok()) return e;
+    const Result<Core*> core = detail::bfc_new<Core>(meta, upstream, options, split, growth);
     if (!core.ok()) return core.error();
     return BfcHeap(*core);
   }
-  BfcHeap(BfcHeap&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
-  BfcHeap& operator=(BfcHeap&& other) noexcept {
-    std::swap(core_, other.core_);
-    return *this;
-  }
-  ~BfcHeap() {
-    if (core_ != nullptr) core_->close();
-  }
-
-  /// A handle to it.
-  [[nodiscard]] Pool pool() const noexcept { return Pool(core_); }
 
  private:
-  explicit BfcHeap(typename Pool::Core* core) noexcept : core_(core) {}
-  typename Pool::Core* core_;
+  using detail::BfcOwner<Pool, Core>::BfcOwner;
 };
 
 static_assert(inspectable_backend<BfcPool<SystemMemory>> && tagging_backend<BfcPool<SystemMemory>> &&

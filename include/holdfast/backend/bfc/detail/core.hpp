@@ -26,54 +26,53 @@ struct BfcRegion {
 template <class Upstream>
 concept bfc_joining = requires { requires Upstream::joins_adjacent; };
 
+/// Makes the core of a pool in the memory that its tables lie in; its `give_back` is called before it is deleted.
+template <class Core, memory_backend Meta, class... Args>
+[[nodiscard]] Result<Core*> bfc_new(Meta meta, Args&&... args) noexcept {
+  const Result<Block> room = meta.allocate(static_cast<Bytes>(sizeof(Core)), Alignment(alignof(Core)));
+  if (!room.ok()) return room.error();
+  return std::construct_at(reinterpret_cast<Core*>(room->data), std::forward<Args>(args)..., meta);
+}
+template <class Core>
+void bfc_delete(Core* core) noexcept {
+  core->give_back();
+  auto meta = core->meta();
+  std::destroy_at(core);
+  meta.deallocate({reinterpret_cast<std::byte*>(core), static_cast<Bytes>(sizeof(Core))});
+}
+
 /// The pool itself: regions of the upstream, and what is live in them.
 ///
 /// Threads: one at a time. Its tables lie in `Meta`'s memory; nothing is read or written at the upstream's addresses.
-template <memory_backend Upstream, class Fit, class Split, class Growth, memory_backend Meta>
+template <memory_backend Upstream, class Fit, class Split, class Growth, memory_backend Meta, class Stamps = BfcStamps>
 class BfcCore {
  public:
   static constexpr bool two_ended = Growth::two_ended;
+  using upstream_type = Upstream;
 
   BfcCore(Upstream upstream, const BfcOptions& options, Split split, Growth growth, Meta meta) noexcept
       : options_(options), target_(std::min(align_up(options.region, bfc_granule), options.limit) & -bfc_granule), space_(split),
         upstream_(upstream), meta_(meta), growth_(growth) {}
 
-  static Result<BfcCore*> make(Upstream upstream, const BfcOptions& options, Split split, Growth growth, Meta meta) noexcept {
-    const Result<Block> room = meta.allocate(static_cast<Bytes>(sizeof(BfcCore)), Alignment(alignof(BfcCore)));
-    if (!room.ok()) return room.error();
-    return std::construct_at(reinterpret_cast<BfcCore*>(room->data), upstream, options, split, growth, meta);
-  }
-  /// Gives every region back, and itself.
-  void close() noexcept {
+  /// Gives every region back, and the tables.
+  void give_back() noexcept {
     for (std::uint32_t r = 0; r < region_count_; ++r) upstream_.deallocate({regions_[r].data, regions_[r].size});
     regions_.release(meta_);
     chunks().release(meta_);
     addresses_.release(meta_);
-    Meta meta = meta_;
-    std::destroy_at(this);
-    meta.deallocate({reinterpret_cast<std::byte*>(this), static_cast<Bytes>(sizeof(BfcCore))});
   }
+  [[nodiscard]] Meta meta() const noexcept { return meta_; }
 
   [[nodiscard]] static BfcRequest request(Bytes size, Alignment alignment, BfcEnd end, std::uint64_t freed_before) noexcept {
     return {size, (size + bfc_granule - 1) & -bfc_granule, static_cast<std::uint64_t>(std::max(alignment.value(), bfc_granule)),
             freed_before, end};
   }
   Result<Block> allocate(Bytes size, Alignment alignment, BfcEnd end, Tag tag, std::uint64_t freed_before) noexcept {
-    // One comparison finds 0, negative sizes and those that rounding would overflow.
-    if (static_cast<std::uint64_t>(size) - 1 >= static_cast<std::uint64_t>(max_bytes - bfc_granule)) [[unlikely]] {
-      if (size == 0) return Block{};
-      return size < 0 ? failure(Errc::invalid_argument, "a negative number of bytes was asked for", size)
-                      : failure(Errc::out_of_memory, "Out of memory: the size cannot be rounded", size);
-    }
-    const BfcRequest wanted = request(size, alignment, end, freed_before);
-    if (!chunks().reserve(meta_, 4) || !addresses_.reserve(meta_, chunks(), used_ + 1)) [[unlikely]]
-      return failure(Errc::out_of_memory, "Out of memory for the tables of a pool", size);
-    std::uint32_t c = space_.place(wanted, space_.split().largest(wanted.rounded));
-    if (c == 0) [[unlikely]] {
-      Errc why = Errc::over_budget;
-      if ((c = place_hard(wanted, why)) == 0) return fail(wanted, why);
-    }
-    return hand_out(c, wanted.size, wanted.rounded, wanted.alignment, tag);
+    const auto place = [this](const BfcRequest& wanted, Errc& why) noexcept {
+      const std::uint32_t c = space_.place(wanted, space_.split().largest(wanted.rounded));
+      return c != 0 ? c : place_hard(wanted, why);
+    };
+    return serve(size, alignment, end, tag, freed_before, place, [this](const BfcRequest& wanted, Errc why) noexcept { return fail(wanted, why); });
   }
   /// Gives the block of that place, which has to be free and in one hole.
   Result<Block> allocate_at(Block place, Alignment alignment, Tag tag) noexcept {
@@ -159,13 +158,32 @@ class BfcCore {
   [[nodiscard]] Bytes refused() const noexcept { return refused_; }
   [[nodiscard]] Upstream& upstream() noexcept { return upstream_; }
 
- private:
+ protected:
   static constexpr std::uint64_t no_chunk = ~std::uint64_t{0};  // of records that stand before a region's first
 
   [[nodiscard]] BfcChunks& chunks() noexcept { return space_.chunks(); }
   [[nodiscard]] const BfcChunks& chunks() const noexcept { return space_.chunks(); }
   [[nodiscard]] std::uint32_t first(std::uint32_t region) const noexcept { return chunks()[regions_[region].head].next; }
 
+  // Hands out the chunk that `place(wanted, why)` gives, room in the tables having been made; where it gives 0, what
+  // `refuse(wanted, why)` says.
+  template <class Place, class Refuse>
+  [[nodiscard]] Result<Block> serve(Bytes size, Alignment alignment, BfcEnd end, Tag tag, std::uint64_t freed_before, Place place,
+                                    Refuse refuse) noexcept {
+    // One comparison finds 0, negative sizes and those that rounding would overflow.
+    if (static_cast<std::uint64_t>(size) - 1 >= static_cast<std::uint64_t>(max_bytes - bfc_granule)) [[unlikely]] {
+      if (size == 0) return Block{};
+      return size < 0 ? failure(Errc::invalid_argument, "a negative number of bytes was asked for", size)
+                      : failure(Errc::out_of_memory, "Out of memory: the size cannot be rounded", size);
+    }
+    const BfcRequest wanted = request(size, alignment, end, freed_before);
+    if (!chunks().reserve(meta_, 4) || !addresses_.reserve(meta_, chunks(), used_ + 1)) [[unlikely]]
+      return failure(Errc::out_of_memory, "Out of memory for the tables of a pool", size);
+    Errc why = Errc::over_budget;
+    const std::uint32_t c = place(wanted, why);
+    if (c == 0) [[unlikely]] return refuse(wanted, why);
+    return hand_out(c, wanted.size, wanted.rounded, wanted.alignment, tag);
+  }
   Block hand_out(std::uint32_t c, Bytes size, Bytes rounded, std::uint64_t alignment, Tag tag) noexcept {
     BfcChunk& chunk = chunks()[c];
     chunk.requested = size;
@@ -295,7 +313,7 @@ class BfcCore {
   Bytes rounded_ = 0, refused_ = 0;
   BfcAddresses addresses_;
   BfcArray<BfcRegion> regions_;
-  BfcSpace<typename Fit::index, Split, two_ended> space_;
+  BfcSpace<typename Fit::index, Split, two_ended, Stamps> space_;
   HOLDFAST_NO_UNIQUE_ADDRESS Upstream upstream_;
   HOLDFAST_NO_UNIQUE_ADDRESS Meta meta_;
   HOLDFAST_NO_UNIQUE_ADDRESS Growth growth_;

@@ -29,14 +29,32 @@ struct BfcRequest {
   [[nodiscard]] bool fits(const BfcChunk& c) const noexcept { return c.freed_at <= freed_before && fits(c.data, c.size); }
 };
 
+/// Chunks freed at rising stamps, the first and the last; 0: none.
+struct BfcQueue {
+  std::uint32_t oldest = 0, newest = 0;
+};
+
+/// The stamps of a pool in which one time counts for all: a stamped chunk is joined with nothing before its stamp is safe.
+class BfcStamps {
+ public:
+  static constexpr bool join_at_once = false;
+  [[nodiscard]] BfcQueue& queue(std::uint64_t) noexcept { return queue_; }
+  [[nodiscard]] static bool joins(std::uint64_t, std::uint64_t neighbour) noexcept { return neighbour == 0; }
+
+ private:
+  BfcQueue queue_;
+};
+
 /// Where requests are placed: free chunks in an index for each end, between them the gap; cut, joined, and queued while stamped.
 ///
-/// A stamped chunk is one freed while time counts: it is joined with nothing before its stamp is safe. Of two-ended space the
-/// free chunk at the border of the ends is always the gap, never a hole, so that neither end's offsets depend on the other.
-template <class Index, class Split, bool TwoEnded>
+/// `Stamps` says which queue a stamp belongs to and which neighbours are joined at once. Of two-ended space the free chunk at
+/// the border of the ends is always the gap, never a hole, so that neither end's offsets depend on the other.
+template <class Index, class Split, bool TwoEnded, class Stamps = BfcStamps>
 class BfcSpace {
  public:
   explicit BfcSpace(Split split) noexcept : split_(split) {}
+
+  [[nodiscard]] Stamps& stamps() noexcept { return stamps_; }
 
   [[nodiscard]] BfcChunks& chunks() noexcept { return chunks_; }
   [[nodiscard]] const BfcChunks& chunks() const noexcept { return chunks_; }
@@ -50,27 +68,61 @@ class BfcSpace {
 
   /// Takes a free chunk of at most `most` bytes and cuts it, for which two records are spare; 0: none fits.
   std::uint32_t place(const BfcRequest& request, Bytes most) noexcept {
-    const std::uint32_t c = holes(request.end).find(chunks_.all(), request.rounded, most,
-                                                    [&](const BfcChunk& x) { return request.fits(x); });
+    const std::uint32_t c = find(request, most, [&](const BfcChunk& x) { return request.fits(x); });
     if (c != 0) return cut(c, request);
     if constexpr (TwoEnded)
       if (gap_ != 0 && request.fits(chunks_[gap_])) return cut(gap_, request);
     return 0;
   }
+  /// The first hole of at most `most` bytes, in the index's order, that `fits`; 0: none.
+  template <class Fits>
+  [[nodiscard]] std::uint32_t find(const BfcRequest& request, Bytes most, Fits fits) noexcept {
+    return holes(request.end).find(chunks_.all(), request.rounded, most, fits);
+  }
+  /// Cuts a hole that fits, for which two records are spare.
+  std::uint32_t take(std::uint32_t hole, const BfcRequest& request) noexcept { return cut(hole, request); }
+  /// Makes one block of holes side by side, from a place in `first` to one in a later one; what it does not take keeps its stamp.
+  /// One record is spare.
+  std::uint32_t place_over(std::uint32_t first, std::byte* at, Bytes size) noexcept {
+    std::byte* const stop = at + size;
+    Index& index = holes(chunks_[first].owner);
+    std::uint32_t prev = chunks_[first].prev, next = first;
+    if (at != chunks_[first].data) {
+      prev = first;
+      next = chunks_[first].next;
+      index.move(chunks_.all(), first, chunks_[first].data, at - chunks_[first].data);
+    }
+    while (next != 0 && chunks_[next].data < stop) {
+      const std::uint32_t c = next;
+      if (stop < chunks_[c].end()) {
+        index.move(chunks_.all(), c, stop, chunks_[c].end() - stop);
+        break;
+      }
+      next = chunks_[c].next;
+      index.erase(chunks_.all(), c);
+      if (chunks_[c].freed_at != 0) unqueue(c);
+      chunks_.drop(c);
+    }
+    return chunks_.make(at, size, BfcEnd::lower, prev, next);
+  }
   /// Cuts a block of an end out of one of its holes, at a place within, for which two records are spare.
   std::uint32_t place_at(std::uint32_t hole, std::byte* at, Bytes size) noexcept { return cut(hole, at, size, chunks_[hole].owner); }
-  /// Takes a chunk back, or a new one; a stamp other than 0 keeps it apart until it is safe.
+  /// Takes a chunk back, or a new one; a stamp other than 0 keeps it apart until it is safe, or from others than its like.
   void free(std::uint32_t c, std::uint64_t stamp) noexcept {
     chunks_[c].id = 0;
     chunks_[c].freed_at = stamp;
     if (stamp == 0) return settle(c);
-    queue_behind(c, newest_);
-    holes(chunks_[c].owner).insert(chunks_.all(), c);
+    queue_behind(c, stamps_.queue(stamp).newest);
+    if constexpr (Stamps::join_at_once)
+      settle(c);
+    else
+      holes(chunks_[c].owner).insert(chunks_.all(), c);
   }
-  /// Joins what was stamped before `frontier`.
+  /// Joins what was stamped before `frontier`, in the frontier's queue.
   void set_safe_frontier(std::uint64_t frontier) noexcept {
-    while (oldest_ != 0 && chunks_[oldest_].freed_at < frontier) {
-      const std::uint32_t c = oldest_;
+    const BfcQueue& queue = stamps_.queue(frontier);
+    while (queue.oldest != 0 && chunks_[queue.oldest].freed_at < frontier) {
+      const std::uint32_t c = queue.oldest;
       unqueue(c);
       holes(chunks_[c].owner).erase(chunks_.all(), c);
       chunks_[c].freed_at = 0;
@@ -79,7 +131,7 @@ class BfcSpace {
   }
   /// Joins stamped chunks with their neighbours, the oldest first, until one holds the request.
   void join_stamped(const BfcRequest& request) noexcept {
-    for (std::uint32_t c = oldest_; c != 0;) {
+    for (std::uint32_t c = stamps_.queue(0).oldest; c != 0;) {
       std::uint32_t after = chunks_[c].queue.newer;
       if (after != 0 && after == chunks_[c].next && chunks_[after].owner == chunks_[c].owner) after = chunks_[after].queue.newer;
       holes(chunks_[c].owner).erase(chunks_.all(), c);
@@ -160,7 +212,8 @@ class BfcSpace {
   // Joins a free chunk, which is in no index, with free neighbours of its owner, and files it; `any`: with those stamped too.
   std::uint32_t join(std::uint32_t c, bool any) noexcept {
     const auto joins = [&](std::uint32_t n) {
-      return n != 0 && !chunks_[n].used() && (!TwoEnded || chunks_[n].owner == chunks_[c].owner) && (any || chunks_[n].freed_at == 0);
+      return n != 0 && !chunks_[n].used() && (!TwoEnded || chunks_[n].owner == chunks_[c].owner) &&
+             (any || stamps_.joins(chunks_[c].freed_at, chunks_[n].freed_at));
     };
     Index& index = holes(chunks_[c].owner);
     const std::uint32_t prev = chunks_[c].prev, next = chunks_[c].next;
@@ -193,8 +246,8 @@ class BfcSpace {
     if (other == 0) return;
     if (mine < other) {
       if (mine != 0) unqueue(kept);
-      queue_behind(kept, gone);
       chunks_[kept].freed_at = other;
+      queue_behind(kept, gone);
     }
     unqueue(gone);
   }
@@ -223,20 +276,24 @@ class BfcSpace {
     gap_ = c;
   }
 
+  // Of the chunk's stamp.
   void queue_behind(std::uint32_t c, std::uint32_t older) noexcept {
-    const std::uint32_t newer = older != 0 ? chunks_[older].queue.newer : oldest_;
+    BfcQueue& queue = stamps_.queue(chunks_[c].freed_at);
+    const std::uint32_t newer = older != 0 ? chunks_[older].queue.newer : queue.oldest;
     chunks_[c].queue = {older, newer};
-    (older != 0 ? chunks_[older].queue.newer : oldest_) = c;
-    (newer != 0 ? chunks_[newer].queue.older : newest_) = c;
+    (older != 0 ? chunks_[older].queue.newer : queue.oldest) = c;
+    (newer != 0 ? chunks_[newer].queue.older : queue.newest) = c;
   }
   void unqueue(std::uint32_t c) noexcept {
+    BfcQueue& queue = stamps_.queue(chunks_[c].freed_at);
     const BfcChunk::Queue q = chunks_[c].queue;
-    (q.older != 0 ? chunks_[q.older].queue.newer : oldest_) = q.newer;
-    (q.newer != 0 ? chunks_[q.newer].queue.older : newest_) = q.older;
+    (q.older != 0 ? chunks_[q.older].queue.newer : queue.oldest) = q.newer;
+    (q.newer != 0 ? chunks_[q.newer].queue.older : queue.newest) = q.older;
   }
 
   BfcChunks chunks_;
-  std::uint32_t gap_ = 0, oldest_ = 0, newest_ = 0;
+  std::uint32_t gap_ = 0;
+  Stamps stamps_;
   HOLDFAST_NO_UNIQUE_ADDRESS Split split_;
   Index free_[TwoEnded ? 2 : 1];
 };
