@@ -48,6 +48,7 @@ TEST_CASE("simulated_event: one that nothing was recorded in is ready and nothin
   SimulatedEvent e;
   Counting node;
   CHECK(e.ready());
+  CHECK(e.passed());
   CHECK(e.wait().ok());
   CHECK(!e.then(node));
   CHECK(e.wait_on(w.a).ok());
@@ -117,7 +118,10 @@ TEST_CASE("simulated_event: a promise of no machine holds a stream back as well,
     CHECK(e.wait_on(w.a).ok());
     w.m.drain();
     CHECK(!e.ready());
+    CHECK(!e.passed());
   }
+  CHECK(e.ready());
+  CHECK(!e.passed());
   CHECK(e.wait().code == Errc::aborted);
   CHECK(w.work(w.a).wait().ok());  // errors of events order, they do not spread
 }

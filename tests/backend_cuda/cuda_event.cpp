@@ -51,9 +51,11 @@ TEST_CASE("cuda event: recorded and completed are apart: a place at once, the en
     CHECK(e.definition_place().stream == s.ref());
     CHECK(e.definition_place().sequence == 1);
     CHECK(e.is_defined_on(s));
+    CHECK(!e.passed());
     CHECK(e.wait_until(Deadline::now()).code == Errc::would_block);
     CHECK(e.wait().ok());
     CHECK(e.ready());
+    CHECK(e.passed());
   }
 }
 
@@ -197,6 +199,8 @@ TEST_CASE("cuda event: a fault reaches those who wait and those who are told, wi
         CHECK(error.native == static_cast<int>(code));
       }
       CHECK(says(e.wait(), "cuEvent"));
+      CHECK(e.ready());
+      CHECK(!e.passed());
       CHECK(w.context->make_stream().error().native == static_cast<int>(code));
       w.expected_unreported = Errc::device_fault;  // the stream could not be given back
     }

@@ -74,6 +74,8 @@ class BasicCudaEvent {
   [[nodiscard]] bool ready() const noexcept {
     return cell_ == nullptr || (cell_->handle != nullptr ? cell_->state->poll(*cell_) : cell_->finished());
   }
+  /// True when it is done and has not failed. As `ready`.
+  [[nodiscard]] bool passed() const noexcept { return ready() && (cell_ == nullptr || cell_->error.ok()); }
   /// Blocks until it is done; gives the error it failed with. Errors: a fault of the device, with its native code.
   /// Threads: blocks, the driver may spin; runs continuations.
   [[nodiscard]] Error wait() const noexcept { return wait_until(Deadline::never()); }

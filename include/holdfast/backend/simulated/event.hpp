@@ -34,6 +34,8 @@ class BasicSimulatedEvent {
     if (cell_ == nullptr) return true;
     return cell_->timeline != nullptr ? cell_->timeline->ready(*cell_) : cell_->done.ready();
   }
+  /// True when it is done and has not failed. As `ready`.
+  [[nodiscard]] bool passed() const noexcept { return ready() && (cell_ == nullptr || cell_->error.ok()); }
   /// Runs the machine until it is done; gives the error it failed with. Errors: the work's own; wrong_state (deadlock).
   [[nodiscard]] Error wait() const noexcept { return wait_until(Deadline::never()); }
   /// The same with a deadline of real time. Errors: also would_block or deadline when it is still pending then.
