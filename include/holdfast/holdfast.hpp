@@ -12,6 +12,7 @@
 #include "holdfast/backend/bfc/policies.hpp"
 #include "holdfast/backend/bfc/replay.hpp"
 #include "holdfast/backend/bfc/snapshot.hpp"
+#include "holdfast/backend/bfc/stream_pool.hpp"
 #include "holdfast/backend/bfc_pool.hpp"
 #include "holdfast/backend/host/host_pool.hpp"
 #include "holdfast/backend/host/memory_limit.hpp"
