@@ -378,8 +378,11 @@ class BfcStreamCore : public BfcCore<Upstream, Fit, Split, Growth, Meta, BfcStre
   }
   // Waits on the host for all that was freed in a region.
   [[nodiscard]] bool passed(std::uint32_t r) noexcept {
-    for (std::uint32_t c = this->first(r); c != 0; c = chunks()[c].next)
-      if (Error e = wait(chunks()[c].freed_at, {}); !e.ok()) return failure_ = e, false;
+    for (std::uint32_t c = this->first(r); c != 0; c = chunks()[c].next) {
+      const std::uint64_t stamp = chunks()[c].freed_at;
+      if (!usable(stamp, {}) && !waitable(stamp)) return false;
+      if (Error e = wait(stamp, {}); !e.ok()) return failure_ = e, false;
+    }
     return true;
   }
 
