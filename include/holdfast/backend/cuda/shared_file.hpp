@@ -12,7 +12,8 @@
 
 namespace holdfast {
 
-/// A file that stands for memory, to be sent to another process with its blob (`SCM_RIGHTS`); closed when this goes.
+/// A file that stands for memory, to be sent to another process with its blob (`SCM_RIGHTS`); closed when this goes. -1: the
+/// blob alone is enough.
 ///
 /// The memory lasts while the file is open anywhere, or somebody has it mapped. Threads: as a value.
 class CudaSharedFile {
@@ -29,6 +30,20 @@ class CudaSharedFile {
   OwnedFile file_;
   ShareBlob blob_;
 };
+
+namespace detail {
+// Virtual memory by its handle, which stays its owner's.
+template <cuda_driver Driver>
+[[nodiscard]] Result<CudaSharedFile> cuda_share_file(CudaState<Driver>& state, CudaHandle memory, Block block, const ShareIdentity& self) noexcept {
+  ShareBlob blob{ShareKind::cuda_file, self, 0, {}};
+  if (Error e = cuda_describe(state, block, blob); !e.ok()) return e;
+  int file = -1;
+  if (Error e = state.call(cuda_call::MemExportToShareableHandle{}, static_cast<void*>(&file), memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull);
+      !e.ok())
+    return e;
+  return CudaSharedFile(file, blob);
+}
+}  // namespace detail
 
 /// Another process's virtual memory while it is mapped here; given back once, when this goes.
 ///

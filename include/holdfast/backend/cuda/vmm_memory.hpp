@@ -101,14 +101,7 @@ class CudaVmmState {
     const LockGuard<WordLock> guard(lock_);
     Record* const r = block.data != nullptr ? find_live(block) : nullptr;
     if (r == nullptr) return make_error(Errc::not_found, "what is to be shared is no block that is out");
-    ShareBlob blob{ShareKind::cuda_file, self, 0, {}};
-    if (Error e = cuda_describe(state, block, blob); !e.ok()) return e;
-    int file = -1;
-    if (Error e = state.call(cuda_call::MemExportToShareableHandle{}, static_cast<void*>(&file), r->handle,
-                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull);
-        !e.ok())
-      return e;
-    return CudaSharedFile(file, blob);
+    return cuda_share_file(state, r->handle, block, self);
   }
   // Gives back what is stale and passed, but `keep` bytes of it.
   [[nodiscard]] Bytes trim(Bytes keep) noexcept {
