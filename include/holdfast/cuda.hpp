@@ -11,6 +11,7 @@
 #include "holdfast/backend/cuda/error.hpp"
 #include "holdfast/backend/cuda/host_memory.hpp"
 #include "holdfast/backend/cuda/ipc.hpp"
+#include "holdfast/backend/cuda/multicast.hpp"
 #include "holdfast/backend/cuda/pool_ipc.hpp"
 #include "holdfast/backend/cuda/pool_memory.hpp"
 #include "holdfast/backend/cuda/recording_stream.hpp"

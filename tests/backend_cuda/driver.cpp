@@ -27,6 +27,32 @@ TEST_CASE("cuda driver: a library that is not there, or is no driver, is unsuppo
   CHECK(says(CudaTable("libc.so.6").error(), "the CUDA driver is older than CUDA 12.0"));
 }
 
+namespace {
+// A driver of CUDA 12.0 as the documentation has it, that has everything but one call.
+CUresult find_in_12_0(const char* name, void** function, int version, cuuint64_t, CUdriverProcAddressQueryResult* status) {
+  if (version > 12000) return CUDA_ERROR_INVALID_VALUE;
+  const bool has = std::string_view(name) != "cuStreamGetId";
+  *function = has ? reinterpret_cast<void*>(&find_in_12_0) : nullptr;
+  *status = has ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return CUDA_SUCCESS;
+}
+CUresult find_nothing(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*) { return CUDA_ERROR_INVALID_VALUE; }
+}  // namespace
+
+TEST_CASE("cuda driver: what an older driver lacks is asked of it by the version that has it, and is null; the rest is there") {
+  using Table = detail::CudaTableOf<cuda_call::All>;
+  const auto has = [](const Table& t, auto call) { return std::get<detail::CudaEntry<decltype(call)>>(t.entries).function != nullptr; };
+  Table t;
+  CHECK(t.fill(&find_in_12_0) == CUDA_SUCCESS);
+  CHECK(has(t, cuda_call::MemMap{}));
+  CHECK(!has(t, cuda_call::StreamGetId{}));
+  CHECK(!has(t, cuda_call::MulticastCreate{}));
+  CHECK(!has(t, cuda_call::MulticastGetGranularity{}));
+  Table none;
+  CHECK(none.fill(&find_nothing) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(!has(none, cuda_call::Init{}));
+}
+
 TEST_CASE("cuda driver: an error names the call and carries the native code") {
   const Error e = cuda_error(cuda_call::MemAlloc{}, CUDA_ERROR_OUT_OF_MEMORY);
   CHECK(e.code == Errc::out_of_memory);

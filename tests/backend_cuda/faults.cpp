@@ -15,6 +15,7 @@
 #include "holdfast/backend/cuda/dma_buf.hpp"
 #include "holdfast/backend/cuda/host_memory.hpp"
 #include "holdfast/backend/cuda/ipc.hpp"
+#include "holdfast/backend/cuda/multicast.hpp"
 #include "holdfast/backend/cuda/pool_ipc.hpp"
 #include "holdfast/backend/cuda/pool_memory.hpp"
 #include "holdfast/backend/cuda/segment_memory.hpp"
@@ -249,6 +250,23 @@ void sharing(DoubleContext& c, CudaDouble&, Told& told) {
   auto vmm = BasicCudaVmm<DoubleDriver>::make(c);
   if (told(vmm)) share_of(c, vmm->memory(), told);
 }
+void multicast(DoubleContext& c, CudaDouble& cuda, Told& told) {
+  auto other = DoubleContext::make(cuda.driver(), 1);
+  if (!told(other)) return;
+  const DoubleContext* const team[] = {&c, &*other};
+  {
+    auto m = BasicCudaMulticast<DoubleDriver>::make(team, 1_MiB);
+    if (told(m)) std::memset(m->unicast(1).data, 1, 1_MiB);
+    auto one = BasicCudaVmm<DoubleDriver>::make(c), two = BasicCudaVmm<DoubleDriver>::make(*other);
+    if (!told(one) || !told(two)) return;
+    auto a = one->memory().allocate(1_KiB, Alignment(256)), b = two->memory().allocate(1_KiB, Alignment(256));
+    told(a), told(b);
+    if (a.ok() && b.ok()) told(BasicCudaMulticast<DoubleDriver>::over(team, std::array{*a, *b}));
+    if (a.ok()) one->memory().deallocate(*a);
+    if (b.ok()) two->memory().deallocate(*b);
+  }
+  told(other->unreported());
+}
 void buffers(DoubleContext& c, CudaDouble& cuda, Told& told) {
   auto pool = BasicCudaPool<DoubleDriver>::make(c);
   if (!told(pool)) return;
@@ -285,6 +303,7 @@ const Scenario scenarios[] = {
     {"files", files},                           {"segment memory", segment_memory},
     {"ipc of a peer", peer_ipc},                {"shared pools", shared_pools},
     {"dma-buf", dma_buf},                       {"sharing", sharing},
+    {"multicast", multicast},
 };
 
 // Many are made: little memory each.

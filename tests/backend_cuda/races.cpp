@@ -11,6 +11,7 @@
 #include "double/cuda_world.hpp"
 #include "holdfast/backend/cuda/device_memory.hpp"
 #include "holdfast/backend/cuda/host_memory.hpp"
+#include "holdfast/backend/cuda/multicast.hpp"
 #include "holdfast/backend/cuda/pool_memory.hpp"
 #include "holdfast/backend/cuda/vmm_memory.hpp"
 #include "holdfast/backend/cuda/vmm_segment.hpp"
@@ -164,6 +165,25 @@ const Program programs[] = {
        if (!wrong) CHECK(m.a.synchronize().ok());
        else m.cuda.machine.drain();  // the kernel has run, but nobody has seen it
        CHECK(segment.unmap(0, 2_MiB) == 2_MiB);
+     }},
+    {"a device reads its memory without waiting for another's store through the multicast address", "reader",
+     [](Machine& m, bool wrong) {
+       const DoubleContext* const team[] = {&*m.context, &*m.other};
+       const auto object = std::move(*BasicCudaMulticast<DoubleDriver>::make(team, 1));
+       const DoubleStream far = std::move(*m.other->make_stream());
+       m.cuda.multimem_store(m.a.native(), "multimem.st", {object.multicast(0).data, 1000}, std::byte{1});
+       if (!wrong) CHECK(m.mark(m.a).wait_on(far).ok());
+       m.read(far, {object.unicast(1).data + 999, 1}, "reader");
+     }},
+    {"a reduction over all devices does not wait for what one of them writes", "multimem.ld_reduce",
+     [](Machine& m, bool wrong) {
+       static std::uint32_t sum;
+       const DoubleContext* const team[] = {&*m.context, &*m.other};
+       const auto object = std::move(*BasicCudaMulticast<DoubleDriver>::make(team, 1));
+       const DoubleStream far = std::move(*m.other->make_stream());
+       m.write(far, {object.unicast(1).data, 64}, "partial sum");
+       if (!wrong) CHECK(m.mark(far).wait_on(m.a).ok());
+       m.cuda.multimem_sum(m.a.native(), "multimem.ld_reduce", object.multicast(0).data, &sum);
      }},
     {"a donated buffer is written before its readers are done", "in place",
      [](Machine& m, bool wrong) {

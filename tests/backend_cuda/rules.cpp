@@ -8,6 +8,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "double/cuda_double.hpp"
 
@@ -87,6 +88,34 @@ struct Driver {
     return h;
   }
   CUresult map(CUdeviceptr p, std::size_t n, CUmemGenericAllocationHandle h) { return (*this)(cuda_call::MemMap{}, p, n, std::size_t{0}, h, 0ull); }
+  CUmemGenericAllocationHandle multicast(unsigned team, std::size_t n, unsigned long long types = 0) {
+    const CUmulticastObjectProp p{team, n, types, 0};
+    CUmemGenericAllocationHandle h = 0;
+    (*this)(cuda_call::MulticastCreate{}, &h, &p);
+    return h;
+  }
+  // With both devices in its team.
+  CUmemGenericAllocationHandle team_of_two(std::size_t n, unsigned long long types = 0) {
+    const auto h = multicast(2, n, types);
+    add(h, 0);
+    add(h, 1);
+    return h;
+  }
+  CUresult add(CUmemGenericAllocationHandle h, CUdevice device) { return (*this)(cuda_call::MulticastAddDevice{}, h, device); }
+  CUmemGenericAllocationHandle create_on(CUdevice device, std::size_t n) {
+    props.location.id = device;
+    const auto h = create(n);
+    props.location.id = 0;
+    return h;
+  }
+  CUresult bind(CUmemGenericAllocationHandle h, std::size_t at, CUmemGenericAllocationHandle memory, std::size_t offset, std::size_t n) {
+    return (*this)(cuda_call::MulticastBindMem{}, h, at, memory, offset, n, 0ull);
+  }
+  CUresult unbind(CUmemGenericAllocationHandle h, CUdevice device, std::size_t at, std::size_t n) {
+    return (*this)(cuda_call::MulticastUnbind{}, h, device, at, n);
+  }
+  // What was misused since it was asked last.
+  std::string misuse() { return std::exchange(cuda.misuse, {}); }
   CUresult set_access(CUdeviceptr p, std::size_t n) { return (*this)(cuda_call::MemSetAccess{}, p, n, &access, std::size_t{1}); }
 
   CudaDouble cuda;
@@ -867,6 +896,169 @@ const Rule rules[] = {
        d(DeviceGetAttribute{}, &can, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, CUdevice{0});
        return can == 0 && d(MemGetHandleForAddressRange{}, static_cast<void*>(&file), (d.alloc(granule) + 4095) & ~CUdeviceptr{4095}, std::size_t{4096},
                             CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0ull) == CUDA_ERROR_NOT_SUPPORTED;
+     }},
+
+    // multicast
+    {"cuMulticastCreate", "on a device without CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED it is CUDA_ERROR_NOT_SUPPORTED", Source::assumed,
+     [](Driver& has) {
+       CudaDoubleOptions o;
+       o.multicast = false;
+       Driver d(o);
+       int yes = 0, no = 1;
+       has(DeviceGetAttribute{}, &yes, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, CUdevice{0});
+       d(DeviceGetAttribute{}, &no, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, CUdevice{0});
+       const CUmulticastObjectProp p{2, granule, 0, 0};
+       CUmemGenericAllocationHandle h = 0;
+       return yes == 1 && no == 0 && d(MulticastCreate{}, &h, &p) == CUDA_ERROR_NOT_SUPPORTED;
+     }},
+    {"cuMulticastCreate", "the size is a multiple of the minimum granularity, flags are 0 (else CUDA_ERROR_INVALID_VALUE)", Source::documented,
+     [](Driver& d) {
+       CUmemGenericAllocationHandle h = 0;
+       const CUmulticastObjectProp odd{2, granule / 2, 0, 0}, flags{2, granule, 0, 1}, good{2, granule, 0, 0};
+       return d(MulticastCreate{}, &h, &odd) == CUDA_ERROR_INVALID_VALUE && d(MulticastCreate{}, &h, &flags) == CUDA_ERROR_INVALID_VALUE &&
+              d(MulticastCreate{}, &h, &good) == CUDA_SUCCESS;
+     }},
+    {"cuMulticastCreate", "a team of no devices, or of more than there are, is CUDA_ERROR_INVALID_VALUE", Source::assumed,
+     [](Driver& d) { return d.multicast(0, granule) == 0 && d.multicast(3, granule) == 0 && d.multicast(1, granule) != 0; }},
+    {"cuMulticastGetGranularity", "the recommended one is a multiple of the minimum, and may be larger than the memory's", Source::assumed,
+     [](Driver& d) {
+       const CUmulticastObjectProp p{2, granule, 0, 0};
+       std::size_t least = 0, good = 0;
+       return d(MulticastGetGranularity{}, &least, &p, CU_MULTICAST_GRANULARITY_MINIMUM) == CUDA_SUCCESS &&
+              d(MulticastGetGranularity{}, &good, &p, CU_MULTICAST_GRANULARITY_RECOMMENDED) == CUDA_SUCCESS && least == granule && good == 2 * granule;
+     }},
+    {"cuMulticastAddDevice", "a device twice, or one more than the team has, is CUDA_ERROR_INVALID_VALUE", Source::assumed,
+     [](Driver& d) {
+       const auto h = d.multicast(2, granule), one = d.multicast(1, granule);
+       return d.add(h, 0) == CUDA_SUCCESS && d.add(h, 0) == CUDA_ERROR_INVALID_VALUE && d.add(h, 1) == CUDA_SUCCESS && d.add(one, 0) == CUDA_SUCCESS &&
+              d.add(one, 1) == CUDA_ERROR_INVALID_VALUE && d.add(h, 9) == CUDA_ERROR_INVALID_DEVICE;
+     }},
+    {"cuMulticastBindMem", "it blocks until all devices have been added: here that is found, as nobody else would add them", Source::documented,
+     [](Driver& d) {
+       const auto h = d.multicast(2, granule), memory = d.create(granule);
+       d.add(h, 0);
+       const bool blocks = d.bind(h, 0, memory, 0, granule) != CUDA_SUCCESS && d.misuse().find("a bind that blocks until all devices") == 0;
+       d.add(h, 1);
+       return blocks && d.bind(h, 0, memory, 0, granule) == CUDA_SUCCESS && d.misuse() == "";
+     }},
+    {"cuMemMap", "of a multicast object it blocks until all devices have been added: found, as above", Source::documented,
+     [](Driver& d) {
+       const auto h = d.multicast(2, granule);
+       const CUdeviceptr p = d.reserve(granule);
+       d.add(h, 1);
+       const bool blocks = d.map(p, granule, h) != CUDA_SUCCESS && d.misuse().find("a map that blocks until all devices") == 0;
+       d.add(h, 0);
+       return blocks && d.map(p, granule, h) == CUDA_SUCCESS && d.misuse() == "";
+     }},
+    {"cuMulticastBindMem", "size and both offsets are multiples of the minimum granularity, and inside the object and the memory", Source::documented,
+     [](Driver& d) {
+       const auto h = d.team_of_two(2 * granule), memory = d.create(2 * granule);
+       const auto refused = [&](std::size_t at, std::size_t offset, std::size_t n) { return d.bind(h, at, memory, offset, n) == CUDA_ERROR_INVALID_VALUE; };
+       return refused(0, 0, granule / 2) && refused(granule / 2, 0, granule) && refused(0, granule / 2, granule) && refused(granule, 0, 2 * granule) &&
+              refused(0, granule, 2 * granule) && refused(0, 0, 3 * granule) && d.bind(h, granule, memory, granule, granule) == CUDA_SUCCESS;
+     }},
+    {"cuMulticastBindMem", "the memory was created on a device of the team (else, assumed, CUDA_ERROR_INVALID_DEVICE)", Source::documented,
+     [](Driver& d) {
+       const auto h = d.multicast(1, granule);
+       d.add(h, 1);
+       return d.bind(h, 0, d.create_on(0, granule), 0, granule) == CUDA_ERROR_INVALID_DEVICE &&
+              d.bind(h, 0, d.create_on(1, granule), 0, granule) == CUDA_SUCCESS;
+     }},
+    {"cuMulticastBindMem", "an object that can be shared takes only memory that can be (else, assumed, CUDA_ERROR_INVALID_VALUE)", Source::documented,
+     [](Driver& d) {
+       const auto h = d.team_of_two(granule, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+       const bool refused = d.bind(h, 0, d.create(granule), 0, granule) == CUDA_ERROR_INVALID_VALUE;
+       d.props.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+       return refused && d.bind(h, 0, d.create(granule), 0, granule) == CUDA_SUCCESS;
+     }},
+    {"cuMulticastBindMem", "what is bound to a device at an offset cannot be bound over: CUDA_ERROR_INVALID_VALUE; another device's can", Source::assumed,
+     [](Driver& d) {
+       const auto h = d.team_of_two(2 * granule);
+       return d.bind(h, 0, d.create(2 * granule), 0, 2 * granule) == CUDA_SUCCESS && d.bind(h, granule, d.create(granule), 0, granule) == CUDA_ERROR_INVALID_VALUE &&
+              d.bind(h, granule, d.create_on(1, granule), 0, granule) == CUDA_SUCCESS;
+     }},
+    {"cuMulticastBindMem", "the memory stays when its handle is released, until it is unbound", Source::assumed,
+     [](Driver& d) {
+       const auto h = d.team_of_two(granule), memory = d.create(granule);
+       d.bind(h, 0, memory, 0, granule);
+       const bool stays = d(MemRelease{}, memory) == CUDA_SUCCESS && d.cuda.used(0) == static_cast<Bytes>(granule);
+       return stays && d.unbind(h, 0, 0, granule) == CUDA_SUCCESS && d.cuda.used(0) == 0;
+     }},
+    {"cuMulticastBindAddr", "it binds the memory that is mapped at an address; where none is it is CUDA_ERROR_INVALID_VALUE", Source::documented,
+     [](Driver& d) {
+       const auto h = d.team_of_two(granule);
+       const CUdeviceptr p = d.reserve(2 * granule);
+       const auto bind = [&](CUdeviceptr at) { return d(MulticastBindAddr{}, h, std::size_t{0}, at, granule, 0ull); };
+       d.map(p, 2 * granule, d.create(2 * granule));
+       const CUdeviceptr nothing = d.reserve(granule);
+       return bind(nothing) == CUDA_ERROR_INVALID_VALUE && bind(p + granule / 2) == CUDA_ERROR_INVALID_VALUE && bind(p + granule) == CUDA_SUCCESS &&
+              bind(p + granule) == CUDA_ERROR_INVALID_VALUE;
+     }},
+    {"cuMulticastUnbind", "offset and size are those of the bind; others are undefined: here found", Source::documented,
+     [](Driver& d) {
+       const auto h = d.team_of_two(2 * granule), memory = d.create(2 * granule);
+       d.bind(h, 0, memory, 0, 2 * granule);
+       const bool found = d.unbind(h, 0, 0, granule) == CUDA_ERROR_INVALID_VALUE && d.misuse() != "" && d.unbind(h, 1, 0, 2 * granule) != CUDA_SUCCESS &&
+                          d.misuse() != "";
+       return found && d.unbind(h, 0, 0, 2 * granule) == CUDA_SUCCESS && d.misuse() == "";
+     }},
+    {"cuMulticastUnbind", "it does not wait for kernels that use the object", Source::assumed,
+     [](Driver& d) {
+       const auto h = d.team_of_two(granule);
+       for (const int i : {0, 1}) d.bind(h, 0, d.create_on(i, granule), 0, granule);
+       const CUdeviceptr p = d.reserve(granule);
+       d.map(p, granule, h);
+       d.set_access(p, granule);
+       d.cuda.multimem_store(d.a, "multimem.st", {reinterpret_cast<std::byte*>(p), 64}, std::byte{1});
+       d.cuda.machine.drain();
+       const bool done = d.unbind(h, 0, 0, granule) == CUDA_SUCCESS;
+       return done && d.cuda.races().find("cuMulticastUnbind") != std::string::npos && d.misuse() == "";
+     }},
+    {"cuMulticastCreate", "a multimem store reaches the memory of every device (assumed: all have some bound), by a mapping that its device has access to", Source::documented,
+     [](Driver& d) {
+       const auto h = d.team_of_two(granule);
+       const CUdeviceptr p = d.reserve(granule);
+       const auto memory = d.create(granule), other = d.create_on(1, granule);
+       d.map(p, granule, h);
+       d.bind(h, 0, memory, 0, granule);
+       const auto store = [&] { d.cuda.multimem_store(d.a, "multimem.st", {reinterpret_cast<std::byte*>(p), 64}, std::byte{7}); };
+       store();
+       const bool no_access = d.misuse() == "a multimem access by a device that has none; ";
+       d.set_access(p, granule);
+       store();
+       const bool not_all = d.misuse() == "a multimem access where a device has no memory bound; ";
+       d.bind(h, 0, other, 0, granule);
+       store();
+       d(StreamSynchronize{}, d.a);
+       const auto first_byte = [&](CUmemGenericAllocationHandle memory_of) {
+         const CUdeviceptr q = d.reserve(granule);
+         d.map(q, granule, memory_of);
+         d.set_access(q, granule);
+         return *reinterpret_cast<char*>(q);
+       };
+       return no_access && not_all && d.misuse() == "" && first_byte(memory) == 7 && first_byte(other) == 7;
+     }},
+    {"cuMemRelease", "a multicast object is released as memory is, mapped or not; here it is found if memory is bound still", Source::assumed,
+     [](Driver& d) {
+       const auto h = d.team_of_two(granule), mapped = d.team_of_two(granule);
+       d.bind(h, 0, d.create(granule), 0, granule);
+       const bool found = d(MemRelease{}, h) == CUDA_SUCCESS && d.misuse() != "";
+       const CUdeviceptr p = d.reserve(granule);
+       d.map(p, granule, mapped);
+       return found && d(MemRelease{}, mapped) == CUDA_SUCCESS && d(MemUnmap{}, p, granule) == CUDA_SUCCESS && d.misuse() == "";
+     }},
+    {"cuMemImportFromShareableHandle", "an imported object is the exporter's: its team fills from all processes", Source::documented,
+     [](Driver& d) {
+       Driver there;
+       const auto h = d.multicast(2, granule, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+       int file = -1;
+       d(MemExportToShareableHandle{}, static_cast<void*>(&file), h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull);
+       CUmemGenericAllocationHandle got = 0;
+       there(MemImportFromShareableHandle{}, &got, reinterpret_cast<void*>(static_cast<std::intptr_t>(file)), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+       ::close(file);
+       const bool added = d.add(h, 0) == CUDA_SUCCESS && there.add(got, 0) == CUDA_ERROR_INVALID_VALUE && there.add(got, 1) == CUDA_SUCCESS;
+       d.props.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+       return added && d.bind(h, 0, d.create(granule), 0, granule) == CUDA_SUCCESS && d.misuse() == "";
      }},
 };
 

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "double/multicast.hpp"
 #include "double/shared_pools.hpp"
 #include "double/slots.hpp"
 #include "double/virtual_memory.hpp"
@@ -60,6 +61,7 @@ struct CudaDoubleOptions {
   CUresult fabric = CUDA_SUCCESS;         // what cuMemCreate says to fabric handles
   bool dma_buf = true;                    // what the attribute says
   int first_device = 0;                   // of the machine's, whose uuids they have
+  bool multicast = true;                  // devices have it
 };
 
 class CudaDouble {
@@ -85,6 +87,24 @@ class CudaDouble {
     if (s == nullptr) return misused("launch on a stream that is no more");
     check_access(s->device, {touches.begin(), touches.size()});
     static_cast<void>(s->sim.launch(name, touches, std::move(f)));
+  }
+  /// A kernel that stores through a multicast address (multimem.st): the bytes reach the memory of each device of the team.
+  void multimem_store(CUstream stream, std::string_view name, Block at, std::byte value) {
+    multimem(stream, name, at, Touch::write, [at, value](const MulticastCalls::Reached& r) {
+      const std::vector<std::byte> bytes(static_cast<std::size_t>(at.size), value);
+      for (const auto& p : r.places) static_cast<void>(::pwrite(p.file->fd, bytes.data(), bytes.size(), static_cast<off_t>(p.offset)) + 0);
+    });
+  }
+  /// A kernel that adds up what the devices have at a multicast address (multimem.ld_reduce).
+  void multimem_sum(CUstream stream, std::string_view name, const std::byte* at, std::uint32_t* sum) {
+    multimem(stream, name, {const_cast<std::byte*>(at), sizeof *sum}, Touch::read, [sum](const MulticastCalls::Reached& r) {
+      *sum = 0;
+      for (const auto& p : r.places) {
+        std::uint32_t one = 0;
+        static_cast<void>(::pread(p.file->fd, &one, sizeof one, static_cast<off_t>(p.offset)) + 0);
+        *sum += one;
+      }
+    });
   }
   /// Nothing that is enqueued from now on runs before the promise is set.
   RaceCheckedMachine::promise_type hold(CUstream stream) {
@@ -177,6 +197,7 @@ class CudaDouble {
   VirtualMemory virtual_memory;
   SharedPools shared_pools;
   holdfast::detail::CudaContexts contexts_of_library;
+  MulticastCalls multicast{virtual_memory};
 
   // For the policy. After `forgive` all calls succeed and do nothing but manage contexts.
   template <class Call, class... Args>
@@ -192,6 +213,7 @@ class CudaDouble {
       if (const CUresult dead = device_of(contexts().back())->dead.load(); dead != CUDA_SUCCESS) return dead;
     if (forgiven_ && reports_faults<Call>) return CUDA_SUCCESS;
     const CUresult code = run(call, args...);
+    misuse += std::exchange(multicast.misuse, {});
     return fails ? failure_code_ : code;
   }
 
@@ -264,7 +286,7 @@ class CudaDouble {
       std::is_same_v<Call, cuda_call::MemHostUnregister> || std::is_same_v<Call, cuda_call::MemPoolDestroy> ||
       std::is_same_v<Call, cuda_call::MemFreeAsync> || std::is_same_v<Call, cuda_call::MemAddressFree> ||
       std::is_same_v<Call, cuda_call::MemRelease> || std::is_same_v<Call, cuda_call::MemUnmap> ||
-      std::is_same_v<Call, cuda_call::IpcCloseMemHandle>;
+      std::is_same_v<Call, cuda_call::IpcCloseMemHandle> || std::is_same_v<Call, cuda_call::MulticastUnbind>;
   // Of a context that died everything says so but what manages contexts.
   template <class Call>
   static constexpr bool reports_faults =
@@ -330,7 +352,7 @@ class CudaDouble {
   }
   CUresult run(cuda_call::DeviceGetAttribute, int* value, CUdevice_attribute which, CUdevice d) {
     if (device(d) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    *value = which == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED ? 0 : 1;
+    *value = which == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED && !options.multicast ? 0 : 1;
     if (which == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) *value = options.dma_buf;
     return CUDA_SUCCESS;
   }
@@ -800,19 +822,24 @@ class CudaDouble {
     if (flags != 0 || props->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
     if ((props->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && options.fabric != CUDA_SUCCESS) return options.fabric;
     if (!has_room(d, n)) return CUDA_ERROR_OUT_OF_MEMORY;
-    return virtual_memory.create(out, n, d->index, (props->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0);
+    const auto may = [&](CUmemAllocationHandleType type) { return (props->requestedHandleTypes & type) != 0; };
+    return virtual_memory.create(out, n, d->index, may(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), may(CU_MEM_HANDLE_TYPE_FABRIC));
   }
   CUresult run(cuda_call::MemExportToShareableHandle, void* out, CUmemGenericAllocationHandle h, CUmemAllocationHandleType type,
                unsigned long long flags) {
-    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    return virtual_memory.export_file(static_cast<int*>(out), h);
+    if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (type == CU_MEM_HANDLE_TYPE_FABRIC) return virtual_memory.export_fabric(static_cast<CUmemFabricHandle*>(out), h);
+    return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? virtual_memory.export_file(static_cast<int*>(out), h) : CUDA_ERROR_INVALID_VALUE;
   }
-  CUresult run(cuda_call::MemImportFromShareableHandle, CUmemGenericAllocationHandle* out, void* file, CUmemAllocationHandleType type) {
+  CUresult run(cuda_call::MemImportFromShareableHandle, CUmemGenericAllocationHandle* out, void* native, CUmemAllocationHandleType type) {
+    if (type == CU_MEM_HANDLE_TYPE_FABRIC)
+      return options.fabric != CUDA_SUCCESS ? options.fabric : virtual_memory.import_fabric(out, *static_cast<CUmemFabricHandle*>(native));
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
-    return virtual_memory.import_file(out, static_cast<int>(reinterpret_cast<std::intptr_t>(file)));
+    return virtual_memory.import_file(out, static_cast<int>(reinterpret_cast<std::intptr_t>(native)));
   }
-  CUresult run(cuda_call::MemRelease, CUmemGenericAllocationHandle h) { return virtual_memory.release(h); }
+  CUresult run(cuda_call::MemRelease, CUmemGenericAllocationHandle h) { return multicast.released(h), virtual_memory.release(h); }
   CUresult run(cuda_call::MemMap, CUdeviceptr p, std::size_t n, std::size_t offset, CUmemGenericAllocationHandle h, unsigned long long flags) {
+    if (!multicast.may_map(h)) return CUDA_ERROR_TIMEOUT;
     return flags != 0 ? CUDA_ERROR_INVALID_VALUE : virtual_memory.map(p, n, offset, h);
   }
   // Waits for nothing: pending work on the range is a race with the host.
@@ -825,7 +852,43 @@ class CudaDouble {
   CUresult run(cuda_call::MemSetAccess, CUdeviceptr p, std::size_t n, const CUmemAccessDesc* map, std::size_t count) {
     if (count == 0 || device(map[0].location.id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto flags = map[0].flags;
-    return virtual_memory.set_access(p, n, (flags & CU_MEM_ACCESS_FLAGS_PROT_READ) != 0, flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    return virtual_memory.set_access(p, n, map[0].location.id, (flags & CU_MEM_ACCESS_FLAGS_PROT_READ) != 0, flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  }
+
+  // --- multicast ---
+  CUresult run(cuda_call::MulticastGetGranularity, std::size_t* out, const CUmulticastObjectProp*, CUmulticastGranularity_flags which) {
+    if (!options.multicast) return CUDA_ERROR_NOT_SUPPORTED;
+    return *out = multicast.granularity(which), CUDA_SUCCESS;
+  }
+  CUresult run(cuda_call::MulticastCreate, CUmemGenericAllocationHandle* out, const CUmulticastObjectProp* props) {
+    if (!options.multicast) return CUDA_ERROR_NOT_SUPPORTED;
+    if ((props->handleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && options.fabric != CUDA_SUCCESS) return options.fabric;
+    return multicast.create(out, *props, options.devices);
+  }
+  CUresult run(cuda_call::MulticastAddDevice, CUmemGenericAllocationHandle h, CUdevice d) {
+    return device(d) != nullptr ? multicast.add_device(h, d) : CUDA_ERROR_INVALID_DEVICE;
+  }
+  CUresult run(cuda_call::MulticastBindMem, CUmemGenericAllocationHandle h, std::size_t at, CUmemGenericAllocationHandle memory,
+               std::size_t offset, std::size_t n, unsigned long long flags) {
+    return flags != 0 ? CUDA_ERROR_INVALID_VALUE : multicast.bind(h, at, memory, offset, n);
+  }
+  CUresult run(cuda_call::MulticastBindAddr, CUmemGenericAllocationHandle h, std::size_t at, CUdeviceptr p, std::size_t n,
+               unsigned long long flags) {
+    return flags != 0 ? CUDA_ERROR_INVALID_VALUE : multicast.bind_address(h, at, p, n);
+  }
+  // Waits for nothing, as cuMemUnmap.
+  CUresult run(cuda_call::MulticastUnbind, CUmemGenericAllocationHandle h, CUdevice d, std::size_t at, std::size_t n) {
+    const auto written = [&](Block lost) { machine.host_writes("cuMulticastUnbind", {lost.data, static_cast<std::size_t>(lost.size)}); };
+    return device(d) != nullptr ? multicast.unbind(h, d, at, n, written) : CUDA_ERROR_INVALID_DEVICE;
+  }
+  template <class F>
+  void multimem(CUstream stream, std::string_view name, Block at, Touch touch, F f) {
+    Stream* s = streams_.find(stream);
+    if (s == nullptr) return misused("launch on a stream that is no more");
+    // The kernel owns nothing: where it does, the host is taken to have seen its end.
+    const auto& reached = reached_.emplace_back(std::make_unique<MulticastCalls::Reached>(multicast.reach(s->device->index, at, touch)));
+    misuse += std::exchange(multicast.misuse, {});
+    static_cast<void>(s->sim.launch(name, std::span<const MemoryTouch>(reached->touches), [r = reached.get(), f] { f(*r); }));
   }
 
   std::recursive_mutex mutex_;
@@ -837,6 +900,7 @@ class CudaDouble {
   std::map<CUdeviceptr, Allocation> allocations_;
   std::map<CUdeviceptr, std::size_t> registered_;
   std::map<CUdeviceptr, Opened> opened_;
+  std::vector<std::unique_ptr<MulticastCalls::Reached>> reached_;
   bool forgiven_ = false;
   unsigned long long last_stream_id_ = 0;
   unsigned long long last_buffer_ = 0x100000000;  // apart from those of mappings

@@ -16,12 +16,15 @@
 /// The entry points of the driver that the library calls: a tag each, with the type and the name of the entry.
 ///
 /// cuda.h maps a plain name to the version of this header, so the types are its own; the names are asked of the driver
-/// for CUDA 12.0, whose forms these are. Source: cuda.h of CUDA 13.0.
+/// for CUDA 12.0, whose forms these are, or for the later one that they came with. Source: cuda.h and cudaTypedefs.h of CUDA 13.0.
 namespace holdfast::cuda_call {
 
-template <class Function>
+/// Units: CUDA versions as the driver counts them.
+inline constexpr int base_version = 12000;
+template <class Function, int Version = base_version>
 struct Call {
   using type = Function;
+  static constexpr int version = Version;
 };
 
 struct Init : Call<decltype(::cuInit)> { static constexpr char name[] = "cuInit"; };
@@ -95,6 +98,13 @@ struct MemGetAllocationPropertiesFromHandle : Call<decltype(::cuMemGetAllocation
 struct MemGetHandleForAddressRange : Call<decltype(::cuMemGetHandleForAddressRange)> { static constexpr char name[] = "cuMemGetHandleForAddressRange"; };
 struct PointerGetAttribute : Call<decltype(::cuPointerGetAttribute)> { static constexpr char name[] = "cuPointerGetAttribute"; };
 
+struct MulticastCreate : Call<decltype(::cuMulticastCreate), 12010> { static constexpr char name[] = "cuMulticastCreate"; };
+struct MulticastAddDevice : Call<decltype(::cuMulticastAddDevice), 12010> { static constexpr char name[] = "cuMulticastAddDevice"; };
+struct MulticastBindMem : Call<decltype(::cuMulticastBindMem), 12010> { static constexpr char name[] = "cuMulticastBindMem"; };
+struct MulticastBindAddr : Call<decltype(::cuMulticastBindAddr), 12010> { static constexpr char name[] = "cuMulticastBindAddr"; };
+struct MulticastUnbind : Call<decltype(::cuMulticastUnbind), 12010> { static constexpr char name[] = "cuMulticastUnbind"; };
+struct MulticastGetGranularity : Call<decltype(::cuMulticastGetGranularity), 12010> { static constexpr char name[] = "cuMulticastGetGranularity"; };
+
 /// All of them, for what is done once for each.
 using All = std::tuple<
     Init, DriverGetVersion, DeviceGetCount, DeviceGet, DeviceGetAttribute, DeviceGetUuid, DeviceCanAccessPeer,
@@ -105,7 +115,8 @@ using All = std::tuple<
     MemAllocFromPoolAsync, MemFreeAsync, MemGetAllocationGranularity, MemAddressReserve, MemAddressFree, MemCreate, MemRelease, MemMap,
     MemUnmap, MemSetAccess, MemExportToShareableHandle, MemImportFromShareableHandle, MemGetAddressRange, IpcGetMemHandle, IpcOpenMemHandle,
     IpcCloseMemHandle, MemPoolExportToShareableHandle, MemPoolImportFromShareableHandle, MemPoolExportPointer, MemPoolImportPointer,
-    MemRetainAllocationHandle, MemGetAllocationPropertiesFromHandle, MemGetHandleForAddressRange, PointerGetAttribute>;
+    MemRetainAllocationHandle, MemGetAllocationPropertiesFromHandle, MemGetHandleForAddressRange, PointerGetAttribute,
+    MulticastCreate, MulticastAddDevice, MulticastBindMem, MulticastBindAddr, MulticastUnbind, MulticastGetGranularity>;
 
 /// "NAME failed", for the text of an error.
 template <class Entry>

@@ -42,9 +42,22 @@ struct CudaTableOf;
 template <class... Calls>
 struct CudaTableOf<std::tuple<Calls...>> {
   std::tuple<CudaEntry<Calls>...> entries;
-  template <class F>
-  void fill(F find) noexcept {
-    ((std::get<CudaEntry<Calls>>(entries).function = reinterpret_cast<typename Calls::type*>(find(Calls::name))), ...);
+  // Asks a driver for all. The first refusal; none: those that it lacks, or that came after it, stay null.
+  CUresult fill(decltype(&::cuGetProcAddress) find) noexcept {
+    CUresult problem = CUDA_SUCCESS;
+    (fill<Calls>(find, problem), ...);
+    return problem;
+  }
+  template <class Entry>
+  void fill(decltype(&::cuGetProcAddress) find, CUresult& problem) noexcept {
+    void* function = nullptr;
+    CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    const CUresult code = find(Entry::name, &function, Entry::version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &found);
+    if (code == CUDA_SUCCESS && found == CU_GET_PROC_ADDRESS_SUCCESS)
+      std::get<CudaEntry<Entry>>(entries).function = reinterpret_cast<typename Entry::type*>(function);
+    // A driver calls a version that is newer than its own an invalid value.
+    const bool too_new = code == CUDA_ERROR_INVALID_VALUE && Entry::version > cuda_call::base_version;
+    if (!too_new && problem == CUDA_SUCCESS) problem = code;
   }
 };
 
@@ -64,21 +77,12 @@ class CudaTable {
       error_ = make_error(Errc::unsupported, "there is no CUDA driver (libcuda.so.1)");
       return;
     }
-    using Find = decltype(::cuGetProcAddress);
-    auto* const find = reinterpret_cast<Find*>(::dlsym(opened, "cuGetProcAddress_v2"));
+    const auto find = reinterpret_cast<decltype(&::cuGetProcAddress)>(::dlsym(opened, "cuGetProcAddress_v2"));
     if (find == nullptr) {
       error_ = make_error(Errc::unsupported, "the CUDA driver is older than CUDA 12.0");
       return;
     }
-    CUresult problem = CUDA_SUCCESS;
-    table_.fill([&](const char* name) noexcept {
-      void* function = nullptr;
-      CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-      const CUresult code = find(name, &function, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &found);
-      if (code != CUDA_SUCCESS && problem == CUDA_SUCCESS) problem = code;
-      return code == CUDA_SUCCESS && found == CU_GET_PROC_ADDRESS_SUCCESS ? function : nullptr;
-    });
-    if (problem != CUDA_SUCCESS) {
+    if (const CUresult problem = table_.fill(find); problem != CUDA_SUCCESS) {
       error_ = make_error(cuda_errc(problem), "cuGetProcAddress failed");
       error_.native = static_cast<std::int32_t>(problem);
       return;

@@ -120,7 +120,8 @@ class CudaVmmState {
   struct Record {
     Block block;
     Bytes rounded = 0;
-    CUmemGenericAllocationHandle handle = 0;
+    CudaHandle handle = 0;
+    unsigned shared_by = 0;  // handles that others can open
     Event freed;
   };
 
@@ -166,20 +167,10 @@ class CudaVmmState {
     return gone;
   }
 
-  [[nodiscard]] Error create(Record& r) noexcept {
-    CUmemAllocationProp props = cuda_properties(state.device);
-    const auto ask = [&](unsigned types) noexcept {
-      props.requestedHandleTypes = static_cast<CUmemAllocationHandleType>(types);
-      return state.call(cuda_call::MemCreate{}, &r.handle, static_cast<std::size_t>(r.rounded), &props, 0ull);
-    };
-    const unsigned file = options_.file_handles ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
-    Error e = ask(options_.fabric ? file | CU_MEM_HANDLE_TYPE_FABRIC : file);
-    if (options_.fabric && (e.native == CUDA_ERROR_NOT_PERMITTED || e.native == CUDA_ERROR_NOT_SUPPORTED)) e = ask(file);
-    return e;
-  }
   // All or nothing.
   [[nodiscard]] Error make(Record& r, Alignment alignment) noexcept {
-    if (Error e = create(r); !e.ok()) return e;
+    r.shared_by = cuda_handle_types(options_.file_handles, options_.fabric);
+    if (Error e = cuda_create(state, r.rounded, r.shared_by, r.handle); !e.ok()) return e;
     const Result<Block> mapped = cuda_map(state, r.handle, r.rounded, std::max(alignment.value(), granularity_));
     if (mapped.ok()) r.block = *mapped;
     return mapped.error();

@@ -11,9 +11,33 @@ namespace holdfast::detail {
 
 using CudaHandle = CUmemGenericAllocationHandle;
 
+// The kinds of handles that others can open, as asked for when something is created.
+[[nodiscard]] constexpr unsigned cuda_handle_types(bool file_handles, bool fabric) noexcept {
+  return (file_handles ? static_cast<unsigned>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) : 0u) |
+         (fabric ? static_cast<unsigned>(CU_MEM_HANDLE_TYPE_FABRIC) : 0u);
+}
+// `create(handles)`; where the driver refuses fabric handles, without them. `handles` is then what was made.
+template <class Create>
+[[nodiscard]] Error cuda_with_handles(unsigned& handles, Create create) noexcept {
+  Error e = create(handles);
+  const bool refused = e.native == CUDA_ERROR_NOT_PERMITTED || e.native == CUDA_ERROR_NOT_SUPPORTED;
+  if (!refused || (handles & CU_MEM_HANDLE_TYPE_FABRIC) == 0) return e;
+  handles &= ~static_cast<unsigned>(CU_MEM_HANDLE_TYPE_FABRIC);
+  return create(handles);
+}
+
 // Who keeps a handle when its mapping goes, or fails.
 enum class CudaHandleOwner { mapping, caller };
 
+// Makes memory on the state's device, shared by the given handles; `handles` as above.
+template <cuda_driver Driver>
+[[nodiscard]] Error cuda_create(CudaState<Driver>& state, Bytes size, unsigned& handles, CudaHandle& memory) noexcept {
+  CUmemAllocationProp props = cuda_properties(state.device);
+  return cuda_with_handles(handles, [&](unsigned asked) noexcept {
+    props.requestedHandleTypes = static_cast<CUmemAllocationHandleType>(asked);
+    return state.call(cuda_call::MemCreate{}, &memory, static_cast<std::size_t>(size), &props, 0ull);
+  });
+}
 // Maps memory as a whole to addresses of its own, readable and writable on the state's device. All or nothing.
 template <cuda_driver Driver>
 [[nodiscard]] Result<Block> cuda_map(CudaState<Driver>& state, CudaHandle memory, Bytes bytes, Bytes alignment,

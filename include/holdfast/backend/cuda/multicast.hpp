@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <span>
+#include <utility>
+
+#include "holdfast/backend/cuda/context.hpp"
+#include "holdfast/backend/cuda/detail/cuda_mapping.hpp"
+
+namespace holdfast {
+
+/// A multicast object and the devices of this process that are in its team: what memory can be bound to, later.
+///
+/// Devices are only added here and memory is bound only by `BasicCudaMulticast`, which takes a team: never the other way about.
+/// Threads: as a value. The contexts must outlive it.
+template <cuda_driver Driver>
+class BasicCudaMulticastTeam {
+ public:
+  using context_type = BasicCudaContext<Driver>;
+  using contexts_type = std::span<const context_type* const>;
+
+  constexpr BasicCudaMulticastTeam() noexcept = default;
+  BasicCudaMulticastTeam(BasicCudaMulticastTeam&& other) noexcept
+      : states_(std::move(other.states_)), count_(std::exchange(other.count_, 0)), handle_(std::exchange(other.handle_, 0)), size_(other.size_),
+        granule_(other.granule_) {}
+  BasicCudaMulticastTeam& operator=(BasicCudaMulticastTeam other) noexcept {
+    std::swap(states_, other.states_);
+    std::swap(count_, other.count_);
+    std::swap(handle_, other.handle_);
+    std::swap(size_, other.size_);
+    std::swap(granule_, other.granule_);
+    return *this;
+  }
+  ~BasicCudaMulticastTeam() {
+    if (handle_ != 0) states_[0]->note(states_[0]->call(cuda_call::MemRelease{}, handle_));
+  }
+
+  /// Makes an object for memory of so many bytes on each device, rounded up to what the driver recommends.
+  ///
+  /// Errors: unsupported (a device or the driver has no multicast), invalid_argument (no devices, one twice, sizes), the
+  /// driver's own; out_of_memory. Then nothing stays.
+  [[nodiscard]] static Result<BasicCudaMulticastTeam> make(contexts_type contexts, Bytes size) noexcept {
+    return make(contexts, size, CU_MULTICAST_GRANULARITY_RECOMMENDED);
+  }
+
+  /// Bytes of each device's memory.
+  [[nodiscard]] Bytes size() const noexcept { return size_; }
+  /// Devices of this process.
+  [[nodiscard]] std::size_t count() const noexcept { return count_; }
+
+  // For what binds memory.
+  using State = detail::CudaState<Driver>;
+  [[nodiscard]] State& state(std::size_t i) const noexcept { return *states_[i]; }
+  [[nodiscard]] detail::CudaHandle native() const noexcept { return handle_; }
+  [[nodiscard]] Bytes granule() const noexcept { return granule_; }
+  [[nodiscard]] static Result<BasicCudaMulticastTeam> make(contexts_type contexts, Bytes size, CUmulticastGranularity_flags rounded) noexcept {
+    if (contexts.empty()) return make_error(Errc::invalid_argument, "a multicast object is for some devices");
+    if (size <= 0) return detail::cuda_bad_request(size, Errc::invalid_argument, "a multicast object has some bytes");
+    BasicCudaMulticastTeam made;
+    if (Error e = made.take(contexts); !e.ok()) return e;
+    State& first = *made.states_[0];
+    CUmulticastObjectProp props{};
+    props.numDevices = static_cast<unsigned>(contexts.size());
+    props.size = static_cast<std::size_t>(size);
+    std::size_t granule = 0;
+    if (Error e = first.call(cuda_call::MulticastGetGranularity{}, &granule, &props, rounded); !e.ok()) return e;
+    made.granule_ = static_cast<Bytes>(granule);
+    if (!checked_align_up(size, made.granule_, made.size_)) return detail::cuda_bad_request(size, Errc::out_of_memory, "no memory is that large");
+    props.size = static_cast<std::size_t>(made.size_);
+    if (Error e = first.call(cuda_call::MulticastCreate{}, &made.handle_, &props); !e.ok()) return e;
+    if (Error e = made.join(); !e.ok()) return e;
+    return made;
+  }
+
+ private:
+  // Keeps the devices of the contexts, all of which have multicast.
+  [[nodiscard]] Error take(contexts_type contexts) noexcept {
+    for (std::size_t i = 0; i < contexts.size(); ++i)
+      for (std::size_t k = 0; k < i; ++k)
+        if (contexts[i]->device() == contexts[k]->device())
+          return make_error(Errc::invalid_argument, "a device is in a multicast object's team once");
+    for (const context_type* c : contexts) {
+      int has = 0;
+      if (Error e = c->state().call(cuda_call::DeviceGetAttribute{}, &has, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, c->device()); !e.ok())
+        return e;
+      if (has == 0) return make_error(Errc::unsupported, "a device has no multicast");
+    }
+    states_.reset(new (std::nothrow) State*[contexts.size()]);
+    if (states_ == nullptr) return make_error(Errc::out_of_memory, "no memory for a multicast object's team");
+    count_ = contexts.size();
+    for (std::size_t i = 0; i < count_; ++i) states_[i] = &contexts[i]->state();
+    return {};
+  }
+  [[nodiscard]] Error join() noexcept {
+    for (std::size_t i = 0; i < count_; ++i)
+      if (Error e = states_[i]->call(cuda_call::MulticastAddDevice{}, handle_, states_[i]->device); !e.ok()) return e;
+    return {};
+  }
+
+  std::unique_ptr<State*[]> states_;
+  std::size_t count_ = 0;
+  detail::CudaHandle handle_ = 0;
+  Bytes size_ = 0, granule_ = 1;
+};
+
+/// Memory of several devices behind one multicast object: what a kernel stores through a multicast address (`multimem`)
+/// reaches the memory of all, what it loads is reduced over all.
+///
+/// Each device has two blocks: its own memory, as any; and the object at an address of its own, for `multimem` instructions
+/// only. Threads: as a value; its end waits for all work of the contexts, which must outlive it. Source: backends.md 2.4.
+template <cuda_driver Driver>
+class BasicCudaMulticast {
+ public:
+  using team_type = BasicCudaMulticastTeam<Driver>;
+  using contexts_type = typename team_type::contexts_type;
+
+  constexpr BasicCudaMulticast() noexcept = default;
+  BasicCudaMulticast(BasicCudaMulticast&&) noexcept = default;
+  BasicCudaMulticast& operator=(BasicCudaMulticast other) noexcept {
+    std::swap(team_, other.team_);
+    std::swap(parts_, other.parts_);
+    return *this;
+  }
+  ~BasicCudaMulticast() {
+    if (parts_ == nullptr) return;
+    // A kernel of any device may use the memory of all.
+    for (std::size_t i = 0; i < count(); ++i) team_.state(i).insist(cuda_call::CtxSynchronize{});
+    undo();
+  }
+
+  /// Makes memory of so many bytes on each device and binds it. Errors: those of the team's `make`; out_of_memory, the driver's
+  /// own. Then nothing stays.
+  [[nodiscard]] static Result<BasicCudaMulticast> make(contexts_type contexts, Bytes size) noexcept {
+    Result<team_type> team = team_type::make(contexts, size);
+    if (!team.ok()) return team.error();
+    return make(std::move(*team));
+  }
+  /// The same with a team. Threads: blocks until the other processes of the team have added their devices.
+  [[nodiscard]] static Result<BasicCudaMulticast> make(team_type team) noexcept {
+    return bound(std::move(team), [](BasicCudaMulticast& made, std::size_t i) noexcept { return made.bind_own(i); });
+  }
+  /// Binds memory that there is: a block of each device, in the contexts' order, from the driver's virtual memory or a
+  /// stream-ordered pool, of the same size, in whole granules of the driver's; it stays the caller's and must outlive this.
+  ///
+  /// Errors: as above; invalid_argument (not a block for each device, or of different sizes).
+  [[nodiscard]] static Result<BasicCudaMulticast> over(contexts_type contexts, std::span<const Block> blocks) noexcept {
+    if (blocks.size() != contexts.size()) return make_error(Errc::invalid_argument, "a multicast object is over a block of each device");
+    for (const Block& b : blocks)
+      if (b.size != blocks[0].size) return make_error(Errc::invalid_argument, "a multicast object is over blocks of one size");
+    Result<team_type> team = team_type::make(contexts, blocks.empty() ? 0 : blocks[0].size, CU_MULTICAST_GRANULARITY_MINIMUM);
+    if (!team.ok()) return team.error();
+    return bound(std::move(*team), [blocks](BasicCudaMulticast& made, std::size_t i) noexcept { return made.bind_block(i, blocks[i]); });
+  }
+
+  /// Bytes of each block.
+  [[nodiscard]] Bytes size() const noexcept { return team_.size(); }
+  /// Devices of this process.
+  [[nodiscard]] std::size_t count() const noexcept { return team_.count(); }
+  /// The memory of the i-th device.
+  [[nodiscard]] Block unicast(std::size_t i) const noexcept { return parts_[i].unicast; }
+  /// All of them, for the i-th device's `multimem` instructions.
+  [[nodiscard]] Block multicast(std::size_t i) const noexcept { return parts_[i].multicast; }
+
+ private:
+  struct Part {
+    Block unicast, multicast;
+    detail::CudaHandle memory = 0;  // 0: the caller's
+    bool bound = false;
+  };
+
+  template <class Bind>
+  [[nodiscard]] static Result<BasicCudaMulticast> bound(team_type team, Bind bind) noexcept {
+    BasicCudaMulticast made;
+    made.team_ = std::move(team);
+    made.parts_.reset(new (std::nothrow) Part[made.count()]);
+    if (made.parts_ == nullptr) return make_error(Errc::out_of_memory, "no memory for a multicast object's parts");
+    for (std::size_t i = 0; i < made.count(); ++i) {
+      Error e = bind(made, i);
+      if (e.ok()) e = made.map(i);
+      if (e.ok()) continue;
+      made.undo();
+      return e;
+    }
+    return made;
+  }
+  [[nodiscard]] Error bind_own(std::size_t i) noexcept {
+    auto& state = team_.state(i);
+    unsigned handles = 0;
+    detail::CudaHandle memory = 0;
+    if (Error e = detail::cuda_create(state, size(), handles, memory); !e.ok()) return detail::cuda_refusal(state, e, size());
+    const Result<Block> mapped = detail::cuda_map(state, memory, size(), team_.granule());
+    if (!mapped.ok()) return mapped.error();
+    parts_[i].unicast = *mapped;
+    parts_[i].memory = memory;
+    Error e = state.call(cuda_call::MulticastBindMem{}, team_.native(), std::size_t{0}, memory, std::size_t{0}, static_cast<std::size_t>(size()), 0ull);
+    parts_[i].bound = e.ok();
+    return e;
+  }
+  [[nodiscard]] Error bind_block(std::size_t i, Block block) noexcept {
+    Error e = team_.state(i).call(cuda_call::MulticastBindAddr{}, team_.native(), std::size_t{0}, detail::cuda_address(block.data),
+                                  static_cast<std::size_t>(size()), 0ull);
+    parts_[i].unicast = {block.data, size()};
+    parts_[i].bound = e.ok();
+    return e;
+  }
+  [[nodiscard]] Error map(std::size_t i) noexcept {
+    const Result<Block> mapped = detail::cuda_map(team_.state(i), team_.native(), size(), team_.granule(), detail::CudaHandleOwner::caller);
+    if (mapped.ok()) parts_[i].multicast = *mapped;
+    return mapped.error();
+  }
+  // Takes back what there is of every part; the team gives back the object after it.
+  void undo() noexcept {
+    for (std::size_t i = 0; i < count(); ++i)
+      if (parts_[i].multicast.data != nullptr)
+        detail::cuda_unmap(team_.state(i), parts_[i].multicast, team_.native(), detail::CudaHandleOwner::caller);
+    for (std::size_t i = 0; i < count(); ++i) {
+      auto& state = team_.state(i);
+      if (parts_[i].bound)
+        state.note(state.call(cuda_call::MulticastUnbind{}, team_.native(), state.device, std::size_t{0}, static_cast<std::size_t>(size())));
+      if (parts_[i].memory != 0) detail::cuda_unmap(state, parts_[i].unicast, parts_[i].memory);
+    }
+    parts_.reset();
+  }
+
+  team_type team_;
+  std::unique_ptr<Part[]> parts_;
+};
+
+/// The multicast of this machine's driver.
+using CudaMulticastTeam = BasicCudaMulticastTeam<RealDriver>;
+using CudaMulticast = BasicCudaMulticast<RealDriver>;
+
+}  // namespace holdfast
