@@ -17,6 +17,7 @@
 #include "holdfast/backend/cuda/recording_stream.hpp"
 #include "holdfast/backend/cuda/segment_memory.hpp"
 #include "holdfast/backend/cuda/share.hpp"
+#include "holdfast/backend/cuda/shared_fabric.hpp"
 #include "holdfast/backend/cuda/shared_file.hpp"
 #include "holdfast/backend/cuda/stream.hpp"
 #include "holdfast/backend/cuda/vmm_memory.hpp"

@@ -190,6 +190,25 @@ void files(DoubleContext& c, CudaDouble&, Told& told) {
   told(vmm->memory().share(*own, self));
   vmm->memory().deallocate(*own);
 }
+void fabric(DoubleContext& c, CudaDouble&, Told& told) {
+  CudaDoubleOptions few;
+  few.capacity = 4_MiB;
+  CudaWorld elsewhere(few);
+  const ShareIdentity self{{}, 1, 0}, other{{std::byte{1}}, 1, 0};
+  auto theirs = std::move(*BasicCudaVmm<DoubleDriver>::make(*elsewhere.context, {.fabric = true}));
+  const Block block = *theirs.memory().allocate(1000, Alignment(256));
+  {
+    auto import = BasicCudaFabricImport<DoubleDriver>::open(c, *theirs.memory().share_fabric(block, other), self, 0);
+    if (told(import)) std::memset(import->block().data, 1, 1000);
+  }
+  theirs.memory().deallocate(block);
+  auto vmm = BasicCudaVmm<DoubleDriver>::make(c, {.fabric = true});
+  if (!told(vmm)) return;
+  auto own = vmm->memory().allocate(100, Alignment(256));
+  if (!told(own)) return;
+  told(vmm->memory().share_fabric(*own, self));
+  vmm->memory().deallocate(*own);
+}
 void shared_pools(DoubleContext& c, CudaDouble&, Told& told) {
   CudaDoubleOptions few;
   few.capacity = 4_MiB;
@@ -303,7 +322,7 @@ const Scenario scenarios[] = {
     {"files", files},                           {"segment memory", segment_memory},
     {"ipc of a peer", peer_ipc},                {"shared pools", shared_pools},
     {"dma-buf", dma_buf},                       {"sharing", sharing},
-    {"multicast", multicast},
+    {"multicast", multicast},                   {"fabric", fabric},
 };
 
 // Many are made: little memory each.

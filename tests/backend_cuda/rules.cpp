@@ -898,6 +898,49 @@ const Rule rules[] = {
                             CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0ull) == CUDA_ERROR_NOT_SUPPORTED;
      }},
 
+    // fabric
+    {"cuMemExportToShareableHandle", "of a fabric handle it gives 64 bytes, for memory that was made for it (else, assumed, CUDA_ERROR_INVALID_VALUE)",
+     Source::documented,
+     [](Driver& d) {
+       Driver there;
+       CUmemFabricHandle handle{};
+       const auto share = [&](CUmemGenericAllocationHandle h) {
+         return d(MemExportToShareableHandle{}, static_cast<void*>(&handle), h, CU_MEM_HANDLE_TYPE_FABRIC, 0ull);
+       };
+       d.props.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+       const bool refused = share(d.create(granule)) == CUDA_ERROR_INVALID_VALUE;
+       d.props.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+       CUmemGenericAllocationHandle got = 0;
+       const bool shared = refused && sizeof handle == 64 && share(d.create(granule)) == CUDA_SUCCESS &&
+                           there(MemImportFromShareableHandle{}, &got, static_cast<void*>(&handle), CU_MEM_HANDLE_TYPE_FABRIC) == CUDA_SUCCESS;
+       const CUdeviceptr p = there.reserve(granule);
+       return shared && there.map(p, granule, got) == CUDA_SUCCESS && there.set_access(p, granule) == CUDA_SUCCESS;
+     }},
+    {"cuMemImportFromShareableHandle", "of a fabric handle it is CUDA_ERROR_NOT_PERMITTED without an IMEX channel in common", Source::documented,
+     [](Driver& d) {
+       CudaDoubleOptions o;
+       o.fabric = CUDA_ERROR_NOT_PERMITTED;
+       Driver there(o);
+       d.props.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+       CUmemFabricHandle handle{};
+       d(MemExportToShareableHandle{}, static_cast<void*>(&handle), d.create(granule), CU_MEM_HANDLE_TYPE_FABRIC, 0ull);
+       CUmemGenericAllocationHandle got = 0;
+       return there(MemImportFromShareableHandle{}, &got, static_cast<void*>(&handle), CU_MEM_HANDLE_TYPE_FABRIC) == CUDA_ERROR_NOT_PERMITTED;
+     }},
+    {"cuMemImportFromShareableHandle", "bytes that are no fabric handle, or of memory that is gone, are CUDA_ERROR_INVALID_VALUE: a handle keeps nothing",
+     Source::assumed,
+     [](Driver& d) {
+       d.props.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+       CUmemFabricHandle handle{}, none{};
+       const auto memory = d.create(granule);
+       d(MemExportToShareableHandle{}, static_cast<void*>(&handle), memory, CU_MEM_HANDLE_TYPE_FABRIC, 0ull);
+       CUmemGenericAllocationHandle got = 0;
+       const auto import = [&](CUmemFabricHandle& h) { return d(MemImportFromShareableHandle{}, &got, static_cast<void*>(&h), CU_MEM_HANDLE_TYPE_FABRIC); };
+       const bool whole = import(none) == CUDA_ERROR_INVALID_VALUE && import(handle) == CUDA_SUCCESS && d(MemRelease{}, got) == CUDA_SUCCESS;
+       d(MemRelease{}, memory);
+       return whole && import(handle) == CUDA_ERROR_INVALID_VALUE;
+     }},
+
     // multicast
     {"cuMulticastCreate", "on a device without CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED it is CUDA_ERROR_NOT_SUPPORTED", Source::assumed,
      [](Driver& has) {

@@ -23,6 +23,7 @@ const ShareIdentity mine{{std::byte{1}}, 10, 3}, theirs{{std::byte{1}}, 11, 0};
 struct Sharer : CudaWorld {
   BasicCudaDeviceMemory<DoubleDriver> plain{*context};
   BasicCudaVmm<DoubleDriver> vmm = std::move(*BasicCudaVmm<DoubleDriver>::make(*context));
+  BasicCudaVmm<DoubleDriver> fabric_vmm = std::move(*BasicCudaVmm<DoubleDriver>::make(*context, {.file_handles = false, .fabric = true}));
   BasicCudaVmm<DoubleDriver> closed_vmm = std::move(*BasicCudaVmm<DoubleDriver>::make(*context, {.file_handles = false}));
   BasicCudaPool<DoubleDriver> pool = std::move(*BasicCudaPool<DoubleDriver>::make(*context, {.file_handles = true}));
   BasicCudaPool<DoubleDriver> closed_pool = std::move(*BasicCudaPool<DoubleDriver>::make(*context));
@@ -52,9 +53,14 @@ TEST_CASE("cuda share: of any address it is told by which mechanisms its memory 
     CHECK(w.dma_buf);
     CHECK(w.pool == nullptr);
   });
+  with_block(s.fabric_vmm.memory(), [&](Block b) {
+    CHECK(ways(b).fabric);
+    CHECK(!ways(b).file);
+  });
   with_block(s.closed_vmm.memory(), [&](Block b) {
     const CudaSharing w = ways(b);
     CHECK(!w.file);
+    CHECK(!w.fabric);
     CHECK(w.dma_buf);
   });
   with_block(s.pool.memory(), [&](Block b) {
@@ -78,7 +84,7 @@ TEST_CASE("cuda share: one call shares a block by the way that its memory has, o
       b.data[2_MiB + 5] = std::byte{7};
       const CudaSharedFile shared = *share_cuda(*s.context, {b.data + 2_MiB, 100}, mine);
       CHECK(shared.blob().kind == kind);
-      CHECK((shared.file() >= 0) == (kind != ShareKind::cuda_ipc));
+      CHECK((shared.file() >= 0) == (kind == ShareKind::cuda_file || kind == ShareKind::cuda_pool));
       CHECK(shared.blob().handle.offset == 2_MiB);
       const Shared open = *Shared::open(*there.context, shared.file(), *read_share_blob(write_share_blob(shared.blob())), theirs, 3);
       CHECK(open.block().size == 100);
@@ -87,6 +93,7 @@ TEST_CASE("cuda share: one call shares a block by the way that its memory has, o
   };
   goes(s.plain, ShareKind::cuda_ipc);
   goes(s.vmm.memory(), ShareKind::cuda_file);
+  goes(s.fabric_vmm.memory(), ShareKind::cuda_fabric);
   goes(s.pool.memory(), ShareKind::cuda_pool);
   CHECK(open_files() == files);  // the double keeps a file for each allocation, which are gone
   CHECK(there.cuda.shared_pools.imported() == 0);
@@ -116,7 +123,7 @@ TEST_CASE("cuda share: memory that was not made for it, and what the driver does
   std::byte here{};
   CHECK(share_cuda(*s.context, {&here, 1}, mine).error().code == Errc::invalid_argument);
   CHECK(share_cuda(*s.context, Block{}, mine).error().code == Errc::invalid_argument);
-  ShareBlob fabric;
-  fabric.kind = ShareKind::cuda_fabric;
-  CHECK(Shared::open(*s.context, -1, fabric, theirs, 3).error().code == Errc::unsupported);
+  ShareBlob none;
+  none.kind = static_cast<ShareKind>(77);
+  CHECK(Shared::open(*s.context, -1, none, theirs, 3).error().code == Errc::corrupt);
 }

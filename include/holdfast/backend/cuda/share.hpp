@@ -6,6 +6,7 @@
 
 #include "holdfast/backend/cuda/ipc.hpp"
 #include "holdfast/backend/cuda/pool_ipc.hpp"
+#include "holdfast/backend/cuda/shared_fabric.hpp"
 #include "holdfast/backend/cuda/shared_file.hpp"
 
 namespace holdfast {
@@ -79,7 +80,8 @@ template <cuda_driver Driver>
 }
 
 /// Describes a block of any memory, or a part of one, for another process of this host, by the way that its memory has: plain
-/// memory by a blob alone (the file is -1), virtual memory by its file, a pool's block by the pool's file.
+/// memory by a blob alone (the file is -1), virtual memory by its file, or if it has but a fabric handle by a blob alone, a pool's
+/// block by the pool's file.
 ///
 /// Errors: unsupported (the memory was not made to be shared so), invalid_argument (an empty block; one that reaches beyond its
 /// allocation; memory that the driver does not know), the driver's own. Source: backends.md 10.2.
@@ -101,9 +103,14 @@ template <cuda_driver Driver>
     if (!blob.ok()) return blob.error();
     return CudaSharedFile(file->release().number, *blob);
   }
-  if (!ways->file) return make_error(Errc::unsupported, "the memory was not made to be shared by a file");
+  if (!ways->file && !ways->fabric) return make_error(Errc::unsupported, "the memory was not made to be shared by a file or by fabric");
   const auto retained = detail::cuda_retain(state, block.data);
   if (!retained.ok()) return retained.error();
+  if (!ways->file) {
+    const Result<ShareBlob> blob = detail::cuda_share_fabric(state, (*retained)->handle, block, self);
+    if (!blob.ok()) return blob.error();
+    return CudaSharedFile(-1, *blob);
+  }
   return detail::cuda_share_file(state, (*retained)->handle, block, self);
 }
 
@@ -117,7 +124,7 @@ class BasicCudaShared {
 
   /// Opens what a blob, and its file if it has one, stand for. The file stays the caller's.
   ///
-  /// Errors: those of the kind's own import; unsupported (a kind that no file or blob alone opens).
+  /// Errors: those of the kind's own import; corrupt (no kind).
   [[nodiscard]] static Result<BasicCudaShared> open(const context_type& context, int file, const ShareBlob& blob, const ShareIdentity& self,
                                                     std::uint64_t generation) noexcept {
     switch (blob.kind) {
@@ -128,12 +135,12 @@ class BasicCudaShared {
         if (!pool.ok()) return pool.error();
         return keep(&BasicCudaShared::pool_, pool->block(blob, self, generation));
       }
-      case ShareKind::cuda_fabric: break;
+      case ShareKind::cuda_fabric: return keep(&BasicCudaShared::fabric_, BasicCudaFabricImport<Driver>::open(context, blob, self, generation));
     }
-    return make_error(Errc::unsupported, "memory shared by fabric is opened by its handle");
+    return make_error(Errc::corrupt, "the shared memory is of no known kind");
   }
   [[nodiscard]] Block block() const noexcept {
-    for (const Block b : {ipc_.block(), file_.block(), pool_.block()})
+    for (const Block b : {ipc_.block(), file_.block(), fabric_.block(), pool_.block()})
       if (b.data != nullptr) return b;
     return {};
   }
@@ -148,6 +155,7 @@ class BasicCudaShared {
   }
   BasicCudaImport<Driver> ipc_;  // one of these
   BasicCudaFileImport<Driver> file_;
+  BasicCudaFabricImport<Driver> fabric_;
   BasicCudaPoolBlock<Driver> pool_;
 };
 

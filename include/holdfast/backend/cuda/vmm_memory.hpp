@@ -9,6 +9,7 @@
 
 #include "holdfast/backend/cuda/context.hpp"
 #include "holdfast/backend/cuda/detail/cuda_mapping.hpp"
+#include "holdfast/backend/cuda/shared_fabric.hpp"
 #include "holdfast/backend/cuda/shared_file.hpp"
 #include "holdfast/concepts/memory_backend.hpp"
 
@@ -99,9 +100,17 @@ class CudaVmmState {
   }
   [[nodiscard]] Result<CudaSharedFile> share(Block block, const ShareIdentity& self) noexcept {
     const LockGuard<WordLock> guard(lock_);
-    Record* const r = block.data != nullptr ? find_live(block) : nullptr;
-    if (r == nullptr) return make_error(Errc::not_found, "what is to be shared is no block that is out");
+    Record* const r = find_live(block);
+    if (r == nullptr) return not_out();
     return cuda_share_file(state, r->handle, block, self);
+  }
+  [[nodiscard]] Result<ShareBlob> share_fabric(Block block, const ShareIdentity& self) noexcept {
+    const LockGuard<WordLock> guard(lock_);
+    Record* const r = find_live(block);
+    if (r == nullptr) return not_out();
+    if ((r->shared_by & CU_MEM_HANDLE_TYPE_FABRIC) == 0)
+      return make_error(Errc::unsupported, "the memory has no fabric handle: none was asked for, or the driver permits none");
+    return cuda_share_fabric(state, r->handle, block, self);
   }
   // Gives back what is stale and passed, but `keep` bytes of it.
   [[nodiscard]] Bytes trim(Bytes keep) noexcept {
@@ -125,6 +134,7 @@ class CudaVmmState {
     Event freed;
   };
 
+  [[nodiscard]] static Error not_out() noexcept { return make_error(Errc::not_found, "what is to be shared is no block that is out"); }
   [[nodiscard]] Record* find_live(Block block) noexcept {
     for (Record& r : live_.span())
       if (r.block == block) return &r;
@@ -218,6 +228,11 @@ class BasicCudaVmmMemory : public detail::CudaCopies<BasicCudaVmmMemory<Driver>,
   /// While it is shared the block should not be given back: its memory may come again here while others see it.
   /// Errors: not_found (no block of this source), the driver's own (made without `file_handles`).
   [[nodiscard]] Result<CudaSharedFile> share(Block block, const ShareIdentity& self) noexcept { return vmm_->share(block, self); }
+
+  /// Names a block for another process of any host of the fabric; while it is shared, as above.
+  ///
+  /// Errors: not_found, as above; unsupported (made without `fabric`, or the driver permitted none then), the driver's own.
+  [[nodiscard]] Result<ShareBlob> share_fabric(Block block, const ShareIdentity& self) noexcept { return vmm_->share_fabric(block, self); }
 
   /// Gives back what was released and is not needed for work that runs, but `keep` bytes; tells how much.
   [[nodiscard]] Bytes trim(Bytes keep) noexcept { return vmm_->trim(keep); }
