@@ -269,6 +269,29 @@ void sharing(DoubleContext& c, CudaDouble&, Told& told) {
   auto vmm = BasicCudaVmm<DoubleDriver>::make(c);
   if (told(vmm)) share_of(c, vmm->memory(), told);
 }
+// With a device of another process in the team, which offers the object or joins.
+void shared_multicast(DoubleContext& c, CudaDouble&, Told& told) {
+  using Team = BasicCudaMulticastTeam<DoubleDriver>;
+  using Object = BasicCudaMulticast<DoubleDriver>;
+  CudaWorld elsewhere;
+  const ShareIdentity self{{}, 1, 0}, other{{}, 2, 0};
+  const DoubleContext *const here[] = {&c}, *const there[] = {&*elsewhere.other};
+  const CudaMulticastOptions both{.devices = 2, .file_handles = true, .fabric = true};
+  const auto use = [&](Team a, Team b) {
+    auto ours = Object::make(std::move(a));
+    if (told(ours)) std::memset(ours->unicast(0).data, 1, 100);
+    CHECK(Object::make(std::move(b)).ok());
+  };
+  auto offered = Team::make(here, 1, both);
+  if (told(offered)) {
+    told(offered->share_fabric(self));
+    auto shared = offered->share(self);
+    if (told(shared)) use(std::move(*offered), std::move(*Team::open(there, shared->file(), shared->blob(), other, 0)));
+  }
+  Team theirs = std::move(*Team::make(there, 1, both));
+  auto joined = Team::open(here, *theirs.share_fabric(other), self, 0);
+  if (told(joined)) use(std::move(*joined), std::move(theirs));
+}
 void multicast(DoubleContext& c, CudaDouble& cuda, Told& told) {
   auto other = DoubleContext::make(cuda.driver(), 1);
   if (!told(other)) return;
@@ -323,6 +346,7 @@ const Scenario scenarios[] = {
     {"ipc of a peer", peer_ipc},                {"shared pools", shared_pools},
     {"dma-buf", dma_buf},                       {"sharing", sharing},
     {"multicast", multicast},                   {"fabric", fabric},
+    {"shared multicast", shared_multicast},
 };
 
 // Many are made: little memory each.

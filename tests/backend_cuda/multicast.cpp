@@ -194,3 +194,96 @@ TEST_CASE("cuda multicast: a moved object is one; what it was moved from is empt
   CHECK(alone.size() == 4_MiB);
   CHECK(w.cuda.virtual_memory.allocations() == 4);
 }
+
+namespace {
+const ShareIdentity mine{{std::byte{1}}, 10, 3}, theirs{{std::byte{1}}, 11, 0}, far_away{{std::byte{2}}, 10, 0};
+
+// Two processes with a device each.
+struct Processes {
+  CudaWorld here, there;
+  const DoubleContext* first[1] = {&*here.context};
+  const DoubleContext* second[1] = {&*there.other};
+  explicit Processes(const CudaDoubleOptions& o = {}) : here(o), there(o) {}
+  Team offered(const CudaMulticastOptions& o) { return std::move(*Team::make(first, 1_MiB, o)); }
+  // Both bind; a store here reaches the memory there.
+  void use(Team a, Team b) {
+    const Multicast ours = std::move(*Multicast::make(std::move(a))), others = std::move(*Multicast::make(std::move(b)));
+    CHECK(ours.count() == 1);
+    CHECK(ours.size() == others.size());
+    const DoubleStream s = here.stream();
+    here.cuda.multimem_store(s.native(), "multimem.st", ours.multicast(0), std::byte{6});
+    CHECK(s.synchronize().ok());
+    CHECK(end_of(ours.unicast(0)) == std::byte{6});
+    CHECK(end_of(others.unicast(0)) == std::byte{6});
+  }
+};
+}  // namespace
+
+TEST_CASE("cuda multicast: processes with a device each join one team by a file, or by a fabric handle from another host") {
+  Processes p;
+  Team team = p.offered({.devices = 2, .file_handles = true, .fabric = true});
+  CHECK(team.size() == 4_MiB);
+  {
+    const CudaSharedFile shared = *team.share(mine);
+    const ShareBlob blob = *read_share_blob(write_share_blob(shared.blob()));
+    p.use(std::move(team), std::move(*Team::open(p.second, shared.file(), blob, theirs, 3)));
+  }
+  team = p.offered({.devices = 2, .fabric = true});
+  const ShareBlob blob = *read_share_blob(write_share_blob(*team.share_fabric(mine)));
+  CHECK(team.share(mine).error().code == Errc::unsupported);
+  p.use(std::move(team), std::move(*Team::open(p.second, blob, far_away, 3)));
+}
+
+TEST_CASE("cuda multicast: MD2 of a shared object stale generations, other kinds, sizes and devices are refused, and nothing stays") {
+  Processes p;
+  const Team team = p.offered({.devices = 2, .file_handles = true, .fabric = true});
+  const CudaSharedFile shared = *team.share(mine);
+  const auto opened = [&](const ShareBlob& b, std::uint64_t generation) { return Team::open(p.second, shared.file(), b, theirs, generation).error(); };
+  CHECK(opened(shared.blob(), 4).code == Errc::wrong_state);
+  ShareBlob bad = shared.blob();
+  bad.kind = ShareKind::cuda_file;
+  CHECK(opened(bad, 3).code == Errc::corrupt);
+  bad.kind = ShareKind::multicast_fabric;  // of what another host may open, but not by a file
+  CHECK(opened(bad, 3).code == Errc::corrupt);
+  bad = shared.blob();
+  bad.whole += 1;
+  CHECK(opened(bad, 3).code == Errc::corrupt);
+  CHECK(Team::open(p.second, shared.blob(), theirs, 3).error().code == Errc::corrupt);
+  bad = *team.share_fabric(mine);
+  bad.handle.bytes[0] ^= std::byte{1};
+  CHECK(says(Team::open(p.second, bad, far_away, 3).error(), "cuMemImportFromShareableHandle failed"));
+  const DoubleContext* const same_device[] = {&*p.there.context};
+  CHECK(says(Team::open(same_device, shared.file(), shared.blob(), theirs, 3).error(), "cuMulticastAddDevice failed"));
+  CHECK(Team::open({}, shared.file(), shared.blob(), theirs, 3).error().code == Errc::invalid_argument);
+  // A file of memory, said to be of an object.
+  const auto vmm = std::move(*BasicCudaVmm<DoubleDriver>::make(*p.here.context));
+  auto memory = vmm.memory();
+  const Block block = *memory.allocate(4_MiB, Alignment(256));
+  const CudaSharedFile plain = *memory.share(block, mine);
+  CHECK(says(Team::open(p.second, plain.file(), shared.blob(), theirs, 3).error(), "cuMulticastAddDevice failed"));
+  memory.deallocate(block);
+  CHECK(p.there.cuda.virtual_memory.allocations() == 0);
+  CHECK(Team::make(p.first, 1, {.devices = std::size_t{1} << 40}).error().code == Errc::invalid_argument);
+}
+
+TEST_CASE("cuda multicast: VM1 where the driver permits no fabric handles the object is there with a file alone, and says so; made for neither, too") {
+  CudaDoubleOptions o;
+  o.fabric = CUDA_ERROR_NOT_PERMITTED;
+  Processes p(o);
+  Team team = p.offered({.devices = 2, .file_handles = true, .fabric = true});
+  CHECK(says(team.share_fabric(mine).error(), "the driver permits none"));
+  const CudaSharedFile shared = *team.share(mine);
+  p.use(std::move(team), std::move(*Team::open(p.second, shared.file(), shared.blob(), theirs, 3)));
+  const Team closed = p.offered({});
+  CHECK(closed.share(mine).error().code == Errc::unsupported);
+  CHECK(closed.share_fabric(mine).error().code == Errc::unsupported);
+}
+
+TEST_CASE("cuda multicast: memory bound before another process has joined is what the driver waits for; here it is found") {
+  Processes p;
+  Team team = p.offered({.devices = 2, .file_handles = true});
+  const Error e = Multicast::make(std::move(team)).error();
+  CHECK(says(e, "cuMulticastBindMem failed"));
+  CHECK(std::exchange(p.here.cuda.misuse, "") == "a bind that blocks until all devices were added to a multicast object; ");
+  CHECK(p.here.cuda.virtual_memory.allocations() == 0);
+}

@@ -126,4 +126,6 @@ TEST_CASE("cuda share: memory that was not made for it, and what the driver does
   ShareBlob none;
   none.kind = static_cast<ShareKind>(77);
   CHECK(Shared::open(*s.context, -1, none, theirs, 3).error().code == Errc::corrupt);
+  none.kind = ShareKind::multicast_file;
+  CHECK(Shared::open(*s.context, -1, none, theirs, 3).error().code == Errc::corrupt);
 }

@@ -56,7 +56,7 @@ TEST_CASE("share_blob: one of another version of the format is refused as that, 
 
 TEST_CASE("share_blob: kinds and sizes that no blob has are corrupt, though the bytes are whole") {
   ShareBlob b = sample();
-  b.kind = static_cast<ShareKind>(5);
+  b.kind = static_cast<ShareKind>(7);
   CHECK(says(reading(b), "no known kind"));
   b.kind = static_cast<ShareKind>(0);
   CHECK(says(reading(b), "no known kind"));
@@ -98,4 +98,8 @@ TEST_CASE("share_blob: memory shared by fabric may be another host's; its own pr
   self.host[0] = std::byte{99};  // a process of that number may run on any host
   CHECK(check_share(b, self, b.from.generation).ok());
   CHECK(check_share(b, self, b.from.generation + 1).code == Errc::wrong_state);
+  b.kind = ShareKind::multicast_fabric;
+  CHECK(check_share(b, self, b.from.generation).ok());
+  b.kind = ShareKind::multicast_file;
+  CHECK(check_share(b, self, b.from.generation).code == Errc::unsupported);
 }

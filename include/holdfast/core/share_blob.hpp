@@ -13,7 +13,7 @@
 namespace holdfast {
 
 /// How shared memory is opened.
-enum class ShareKind : std::uint32_t { cuda_ipc = 1, cuda_file = 2, cuda_fabric = 3, cuda_pool = 4 };
+enum class ShareKind : std::uint32_t { cuda_ipc = 1, cuda_file = 2, cuda_fabric = 3, cuda_pool = 4, multicast_file = 5, multicast_fabric = 6 };
 
 /// Who shares memory: a process of a host, and the generation of what it shares, which it counts up when that starts anew.
 struct ShareIdentity {
@@ -105,7 +105,7 @@ struct ShareCursor {
   c.at = 4;
   ShareBlob blob;
   const std::uint64_t kind = c.get(bytes, 4);
-  if (kind < static_cast<std::uint64_t>(ShareKind::cuda_ipc) || kind > static_cast<std::uint64_t>(ShareKind::cuda_pool))
+  if (kind < static_cast<std::uint64_t>(ShareKind::cuda_ipc) || kind > static_cast<std::uint64_t>(ShareKind::multicast_fabric))
     return make_error(Errc::corrupt, "a share blob is of no known kind");
   blob.kind = static_cast<ShareKind>(kind);
   for (std::byte& b : blob.from.host) b = bytes[c.at++];
@@ -128,7 +128,8 @@ struct ShareCursor {
 [[nodiscard]] constexpr Error check_share(const ShareBlob& blob, const ShareIdentity& self, std::uint64_t generation) noexcept {
   if (!detail::share_lies_inside(blob)) return make_error(Errc::corrupt, "a shared block does not lie in its allocation");
   const bool same_host = blob.from.host == self.host;
-  if (!same_host && blob.kind != ShareKind::cuda_fabric) return make_error(Errc::unsupported, "the shared memory is another host's");
+  const bool by_fabric = blob.kind == ShareKind::cuda_fabric || blob.kind == ShareKind::multicast_fabric;
+  if (!same_host && !by_fabric) return make_error(Errc::unsupported, "the shared memory is another host's");
   if (same_host && blob.from.process == self.process) return make_error(Errc::wrong_state, "shared memory is opened in the process that shares it");
   if (blob.from.generation != generation) return make_error(Errc::wrong_state, "the shared memory is of another generation of its owner");
   return {};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <span>
@@ -10,8 +11,18 @@
 
 #include "holdfast/backend/cuda/context.hpp"
 #include "holdfast/backend/cuda/detail/cuda_mapping.hpp"
+#include "holdfast/backend/cuda/shared_fabric.hpp"
+#include "holdfast/backend/cuda/shared_file.hpp"
+#include "holdfast/core/share_blob.hpp"
 
 namespace holdfast {
+
+/// How a multicast object is made.
+struct CudaMulticastOptions {
+  std::size_t devices = 0;    ///< of the whole team, those of other processes included; 0: those that are given
+  bool file_handles = false;  ///< other processes of this host can join
+  bool fabric = false;        ///< those of other hosts of the fabric too; where the driver refuses that, file handles alone
+};
 
 /// A multicast object and the devices of this process that are in its team: what memory can be bound to, later.
 ///
@@ -26,13 +37,14 @@ class BasicCudaMulticastTeam {
   constexpr BasicCudaMulticastTeam() noexcept = default;
   BasicCudaMulticastTeam(BasicCudaMulticastTeam&& other) noexcept
       : states_(std::move(other.states_)), count_(std::exchange(other.count_, 0)), handle_(std::exchange(other.handle_, 0)), size_(other.size_),
-        granule_(other.granule_) {}
+        granule_(other.granule_), shared_by_(other.shared_by_) {}
   BasicCudaMulticastTeam& operator=(BasicCudaMulticastTeam other) noexcept {
     std::swap(states_, other.states_);
     std::swap(count_, other.count_);
     std::swap(handle_, other.handle_);
     std::swap(size_, other.size_);
     std::swap(granule_, other.granule_);
+    std::swap(shared_by_, other.shared_by_);
     return *this;
   }
   ~BasicCudaMulticastTeam() {
@@ -41,10 +53,44 @@ class BasicCudaMulticastTeam {
 
   /// Makes an object for memory of so many bytes on each device, rounded up to what the driver recommends.
   ///
-  /// Errors: unsupported (a device or the driver has no multicast), invalid_argument (no devices, one twice, sizes), the
-  /// driver's own; out_of_memory. Then nothing stays.
-  [[nodiscard]] static Result<BasicCudaMulticastTeam> make(contexts_type contexts, Bytes size) noexcept {
-    return make(contexts, size, CU_MULTICAST_GRANULARITY_RECOMMENDED);
+  /// Errors: unsupported (a device or the driver has no multicast), invalid_argument (no devices, one twice, more than the
+  /// team has, sizes), the driver's own; out_of_memory. Then nothing stays.
+  [[nodiscard]] static Result<BasicCudaMulticastTeam> make(contexts_type contexts, Bytes size, const CudaMulticastOptions& options = {}) noexcept {
+    return make(contexts, size, options, CU_MULTICAST_GRANULARITY_RECOMMENDED);
+  }
+  /// Joins the team of another process with devices of this one, by a file and its blob; see `check_share`. The file stays
+  /// the caller's. Errors: those of `check_share`; corrupt (another kind, a size that no object has), as `make`.
+  [[nodiscard]] static Result<BasicCudaMulticastTeam> open(contexts_type contexts, int file, const ShareBlob& blob, const ShareIdentity& self,
+                                                           std::uint64_t generation) noexcept {
+    return open(contexts, reinterpret_cast<void*>(static_cast<std::intptr_t>(file)), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                ShareKind::multicast_file, blob, self, generation);
+  }
+  /// The same by a blob with a fabric handle, from any host of the fabric.
+  [[nodiscard]] static Result<BasicCudaMulticastTeam> open(contexts_type contexts, const ShareBlob& blob, const ShareIdentity& self,
+                                                           std::uint64_t generation) noexcept {
+    CUmemFabricHandle native = detail::cuda_fabric_handle(blob);
+    return open(contexts, &native, CU_MEM_HANDLE_TYPE_FABRIC, ShareKind::multicast_fabric, blob, self, generation);
+  }
+
+  /// Makes a file that stands for the object, for another process of this host. Errors: unsupported (made without), the driver's.
+  [[nodiscard]] Result<CudaSharedFile> share(const ShareIdentity& self) const noexcept {
+    int file = -1;
+    if ((shared_by_ & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0)
+      return make_error(Errc::unsupported, "the multicast object was not made to be shared by a file");
+    if (Error e = states_[0]->call(cuda_call::MemExportToShareableHandle{}, static_cast<void*>(&file), handle_,
+                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull);
+        !e.ok())
+      return e;
+    return CudaSharedFile(file, described(ShareKind::multicast_file, self));
+  }
+  /// Names it for another process of any host of the fabric. Errors: unsupported (made without, or the driver permitted none
+  /// then), the driver's own.
+  [[nodiscard]] Result<ShareBlob> share_fabric(const ShareIdentity& self) const noexcept {
+    if ((shared_by_ & CU_MEM_HANDLE_TYPE_FABRIC) == 0)
+      return make_error(Errc::unsupported, "the multicast object has no fabric handle: none was asked for, or the driver permits none");
+    ShareBlob blob = described(ShareKind::multicast_fabric, self);
+    if (Error e = detail::cuda_export_fabric(*states_[0], handle_, blob.handle); !e.ok()) return e;
+    return blob;
   }
 
   /// Bytes of each device's memory.
@@ -57,28 +103,49 @@ class BasicCudaMulticastTeam {
   [[nodiscard]] State& state(std::size_t i) const noexcept { return *states_[i]; }
   [[nodiscard]] detail::CudaHandle native() const noexcept { return handle_; }
   [[nodiscard]] Bytes granule() const noexcept { return granule_; }
-  [[nodiscard]] static Result<BasicCudaMulticastTeam> make(contexts_type contexts, Bytes size, CUmulticastGranularity_flags rounded) noexcept {
-    if (contexts.empty()) return make_error(Errc::invalid_argument, "a multicast object is for some devices");
-    if (size <= 0) return detail::cuda_bad_request(size, Errc::invalid_argument, "a multicast object has some bytes");
+  [[nodiscard]] unsigned shared_by() const noexcept { return shared_by_; }
+  [[nodiscard]] static Result<BasicCudaMulticastTeam> make(contexts_type contexts, Bytes size, const CudaMulticastOptions& options,
+                                                           CUmulticastGranularity_flags rounded) noexcept {
+    const std::size_t devices = options.devices == 0 ? contexts.size() : options.devices;
+    if (devices < contexts.size() || devices > 0xFFFF'FFFF) return make_error(Errc::invalid_argument, "a multicast object's team has no such number of devices");
     BasicCudaMulticastTeam made;
-    if (Error e = made.take(contexts); !e.ok()) return e;
-    State& first = *made.states_[0];
+    if (Error e = made.take(contexts, size); !e.ok()) return e;
     CUmulticastObjectProp props{};
-    props.numDevices = static_cast<unsigned>(contexts.size());
-    props.size = static_cast<std::size_t>(size);
-    std::size_t granule = 0;
-    if (Error e = first.call(cuda_call::MulticastGetGranularity{}, &granule, &props, rounded); !e.ok()) return e;
-    made.granule_ = static_cast<Bytes>(granule);
+    props.numDevices = static_cast<unsigned>(devices);
+    made.shared_by_ = detail::cuda_handle_types(options.file_handles, options.fabric);
+    if (Error e = made.measure(props, size, rounded); !e.ok()) return e;
     if (!checked_align_up(size, made.granule_, made.size_)) return detail::cuda_bad_request(size, Errc::out_of_memory, "no memory is that large");
     props.size = static_cast<std::size_t>(made.size_);
-    if (Error e = first.call(cuda_call::MulticastCreate{}, &made.handle_, &props); !e.ok()) return e;
-    if (Error e = made.join(); !e.ok()) return e;
+    Error e = detail::cuda_with_handles(made.shared_by_, [&](unsigned asked) noexcept {
+      props.handleTypes = asked;
+      return made.states_[0]->call(cuda_call::MulticastCreate{}, &made.handle_, &props);
+    });
+    if (e.ok()) e = made.join();
+    if (!e.ok()) return e;
     return made;
   }
 
  private:
+  [[nodiscard]] static Result<BasicCudaMulticastTeam> open(contexts_type contexts, void* native, CUmemAllocationHandleType type, ShareKind kind,
+                                                           const ShareBlob& blob, const ShareIdentity& self, std::uint64_t generation) noexcept {
+    if (Error e = check_share(blob, self, generation); !e.ok()) return e;
+    if (blob.kind != kind) return make_error(Errc::corrupt, "the shared memory is of another kind");
+    BasicCudaMulticastTeam made;
+    if (Error e = made.take(contexts, blob.whole); !e.ok()) return e;
+    CUmulticastObjectProp props{};
+    props.numDevices = static_cast<unsigned>(contexts.size());  // those of others are not known here
+    made.shared_by_ = static_cast<unsigned>(type);
+    if (Error e = made.measure(props, blob.whole, CU_MULTICAST_GRANULARITY_MINIMUM); !e.ok()) return e;
+    if (blob.whole % made.granule_ != 0) return make_error(Errc::corrupt, "a shared multicast object has no such size");
+    made.size_ = blob.whole;
+    if (Error e = made.states_[0]->call(cuda_call::MemImportFromShareableHandle{}, &made.handle_, native, type); !e.ok()) return e;
+    if (Error e = made.join(); !e.ok()) return e;
+    return made;
+  }
   // Keeps the devices of the contexts, all of which have multicast.
-  [[nodiscard]] Error take(contexts_type contexts) noexcept {
+  [[nodiscard]] Error take(contexts_type contexts, Bytes size) noexcept {
+    if (contexts.empty()) return make_error(Errc::invalid_argument, "a multicast object is for some devices");
+    if (size <= 0) return detail::cuda_bad_request(size, Errc::invalid_argument, "a multicast object has some bytes");
     for (std::size_t i = 0; i < contexts.size(); ++i)
       for (std::size_t k = 0; k < i; ++k)
         if (contexts[i]->device() == contexts[k]->device())
@@ -95,23 +162,39 @@ class BasicCudaMulticastTeam {
     for (std::size_t i = 0; i < count_; ++i) states_[i] = &contexts[i]->state();
     return {};
   }
+  [[nodiscard]] Error measure(CUmulticastObjectProp& props, Bytes size, CUmulticastGranularity_flags which) noexcept {
+    props.size = static_cast<std::size_t>(size);
+    props.handleTypes = shared_by_;
+    std::size_t granule = 0;
+    if (Error e = states_[0]->call(cuda_call::MulticastGetGranularity{}, &granule, &props, which); !e.ok()) return e;
+    granule_ = static_cast<Bytes>(granule);
+    return {};
+  }
   [[nodiscard]] Error join() noexcept {
     for (std::size_t i = 0; i < count_; ++i)
       if (Error e = states_[i]->call(cuda_call::MulticastAddDevice{}, handle_, states_[i]->device); !e.ok()) return e;
     return {};
+  }
+  [[nodiscard]] ShareBlob described(ShareKind kind, const ShareIdentity& self) const noexcept {
+    ShareBlob blob{kind, self, size_, {}};
+    blob.handle.size = size_;
+    return blob;
   }
 
   std::unique_ptr<State*[]> states_;
   std::size_t count_ = 0;
   detail::CudaHandle handle_ = 0;
   Bytes size_ = 0, granule_ = 1;
+  unsigned shared_by_ = 0;  // handles that others can open
 };
 
 /// Memory of several devices behind one multicast object: what a kernel stores through a multicast address (`multimem`)
 /// reaches the memory of all, what it loads is reduced over all.
 ///
 /// Each device has two blocks: its own memory, as any; and the object at an address of its own, for `multimem` instructions
-/// only. Threads: as a value; its end waits for all work of the contexts, which must outlive it. Source: backends.md 2.4.
+/// only. Where other processes are in the team, kernels start when all have bound their memory, and no process lets go before
+/// all kernels have ended: they agree on both. Threads: as a value; its end waits for all work of the contexts, which must
+/// outlive it. Source: backends.md 2.4.
 template <cuda_driver Driver>
 class BasicCudaMulticast {
  public:
@@ -151,7 +234,7 @@ class BasicCudaMulticast {
     if (blocks.size() != contexts.size()) return make_error(Errc::invalid_argument, "a multicast object is over a block of each device");
     for (const Block& b : blocks)
       if (b.size != blocks[0].size) return make_error(Errc::invalid_argument, "a multicast object is over blocks of one size");
-    Result<team_type> team = team_type::make(contexts, blocks.empty() ? 0 : blocks[0].size, CU_MULTICAST_GRANULARITY_MINIMUM);
+    Result<team_type> team = team_type::make(contexts, blocks.empty() ? 0 : blocks[0].size, {}, CU_MULTICAST_GRANULARITY_MINIMUM);
     if (!team.ok()) return team.error();
     return bound(std::move(*team), [blocks](BasicCudaMulticast& made, std::size_t i) noexcept { return made.bind_block(i, blocks[i]); });
   }
@@ -189,9 +272,9 @@ class BasicCudaMulticast {
   }
   [[nodiscard]] Error bind_own(std::size_t i) noexcept {
     auto& state = team_.state(i);
-    unsigned handles = 0;
+    unsigned asked = team_.shared_by();
     detail::CudaHandle memory = 0;
-    if (Error e = detail::cuda_create(state, size(), handles, memory); !e.ok()) return detail::cuda_refusal(state, e, size());
+    if (Error e = detail::cuda_create(state, size(), asked, memory); !e.ok()) return detail::cuda_refusal(state, e, size());
     const Result<Block> mapped = detail::cuda_map(state, memory, size(), team_.granule());
     if (!mapped.ok()) return mapped.error();
     parts_[i].unicast = *mapped;

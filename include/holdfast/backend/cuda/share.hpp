@@ -124,7 +124,7 @@ class BasicCudaShared {
 
   /// Opens what a blob, and its file if it has one, stand for. The file stays the caller's.
   ///
-  /// Errors: those of the kind's own import; corrupt (no kind).
+  /// Errors: those of the kind's own import; corrupt (a multicast object, no kind).
   [[nodiscard]] static Result<BasicCudaShared> open(const context_type& context, int file, const ShareBlob& blob, const ShareIdentity& self,
                                                     std::uint64_t generation) noexcept {
     switch (blob.kind) {
@@ -136,8 +136,10 @@ class BasicCudaShared {
         return keep(&BasicCudaShared::pool_, pool->block(blob, self, generation));
       }
       case ShareKind::cuda_fabric: return keep(&BasicCudaShared::fabric_, BasicCudaFabricImport<Driver>::open(context, blob, self, generation));
+      case ShareKind::multicast_file:
+      case ShareKind::multicast_fabric: break;
     }
-    return make_error(Errc::corrupt, "the shared memory is of no known kind");
+    return make_error(Errc::corrupt, "what is shared is no memory");
   }
   [[nodiscard]] Block block() const noexcept {
     for (const Block b : {ipc_.block(), file_.block(), fabric_.block(), pool_.block()})
