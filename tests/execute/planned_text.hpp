@@ -112,7 +112,7 @@ Error run_once(const PlannedText& p, Executor& executor, Memory memory, Kernel& 
   }
   for (Buffer& a : arguments) pointers.push_back(&a);
   results = std::vector<Buffer>(executor.results().size());
-  REQUIRE(executor.execute(pointers, results, kernel, streams...).ok());
+  if (Error e = executor.execute(pointers, results, kernel, streams...); !e.ok()) return e;
   for (std::size_t k = 0; k < results.size(); ++k) {
     if (Error e = results[k].block_for_operations(); !e.ok()) return e;
     const ProgramLeaf& r = executor.results()[k];
