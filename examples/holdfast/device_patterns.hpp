@@ -63,17 +63,17 @@ class PatternDevice {
   [[nodiscard]] holdfast::Result<holdfast::Bytes> compare(std::uint64_t stamp, holdfast::Block with,
                                                           holdfast::PatternCheck check) noexcept {
     const std::lock_guard lock(mutex_);
-    std::uint64_t least = ~std::uint64_t{0};
-    const std::span<std::uint64_t, 1> word(&least, 1);
+    least_ = ~std::uint64_t{0};
+    const std::span<std::uint64_t, 1> word(&least_, 1);
     auto set = memory_.copy_in(stream_.ref(), wrong_, 0, std::as_bytes(word));
     if (!set.ok()) return set.error();
     holdfast::Error e = launch_(stream_.ref(), PatternArguments(stamp, with, check, wrong_.data));
     if (e.ok())
       e = memory_.copy_out(stream_.ref(), wrong_, 0, std::as_writable_bytes(word)).error();
-    e = finish(e);  // `least` is nobody else's then
+    e = finish(e);
     if (!e.ok()) return e;
-    return least >= static_cast<std::uint64_t>(with.size) ? with.size
-                                                          : static_cast<holdfast::Bytes>(least);
+    return least_ >= static_cast<std::uint64_t>(with.size) ? with.size
+                                                           : static_cast<holdfast::Bytes>(least_);
   }
   [[nodiscard]] holdfast::Error copy(holdfast::Block to, const std::byte* from) noexcept {
     const std::lock_guard lock(mutex_);
@@ -92,6 +92,7 @@ class PatternDevice {
   holdfast::BasicCudaStream<Driver> stream_;
   Launch launch_;
   holdfast::Block wrong_;
+  std::uint64_t least_ = 0;  // not in a frame: after a wait that failed the device may still write it
   std::mutex mutex_;
 };
 
