@@ -31,6 +31,16 @@ struct PatternFault {
   bool by_copy = false;  ///< `other` came there by a copy that the plan makes
 };
 
+/// What the error of a run says of a fault.
+[[nodiscard]] constexpr const char* what_of(PatternFault::Kind kind) noexcept {
+  switch (kind) {
+    case PatternFault::Kind::never_written: return "a value was read before it was written";
+    case PatternFault::Kind::overwritten: return "a value was overwritten while it was still needed";
+    case PatternFault::Kind::overlap: return "a result shares memory with what it must not touch";
+    default: return "a value is not where it should be";
+  }
+}
+
 namespace detail {
 
 template <sink S>

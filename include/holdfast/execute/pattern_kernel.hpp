@@ -26,10 +26,8 @@ namespace holdfast {
 /// `compare` gives the offset of the first byte that is another one; the size when there is none.
 template <class P>
 concept pattern_memory = requires(P& p, std::uint64_t stamp, Block block, PatternCheck check) {
-  { p.write(stamp, block, check) }
-  noexcept->std::same_as<Error>;
-  { p.compare(stamp, block, check) }
-  noexcept->std::same_as<Result<Bytes>>;
+  { p.write(stamp, block, check) } noexcept -> std::same_as<Error>;
+  { p.compare(stamp, block, check) } noexcept -> std::same_as<Result<Bytes>>;
 };
 
 /// Patterns in memory that the host can touch. Threads: any.
@@ -95,8 +93,7 @@ class BasicPatternKernel {
     scratch_.resize(most, 0);
   }
 
-  // -- what the executor asks
-  // ------------------------------------------------------------------------
+  // --- what the executor asks ---
 
   [[nodiscard]] Error run(const KernelCall& call) noexcept {
     const Opcode op = call.what().opcode;
@@ -111,25 +108,20 @@ class BasicPatternKernel {
       note(r.memory);
     }
     if (call.results.size() > 1)
-      for (const KernelArray& r : call.results)
-        if (Error e = check(r, call.instruction); !e.ok()) return e;
+      if (Error e = check(call.results, call.instruction); !e.ok()) return e;
     if (is_start(op)) remember(call, updated);
     return {};
   }
-  [[nodiscard]] Error fill_constant(const KernelArray& array) noexcept {
-    return write(array);
-  }
+  [[nodiscard]] Error fill_constant(const KernelArray& array) noexcept { return write(array); }
   [[nodiscard]] Result<bool> test_loop(const KernelCall& call) noexcept {
-    for (const KernelArray& a : call.operands)
-      if (Error e = check(a, call.instruction); !e.ok()) return e;
+    if (Error e = check(call.operands, call.instruction); !e.ok()) return e;
     std::uint32_t& rounds = counts_[index_of(call.instruction)];
     if (rounds++ < trips_) return true;
     rounds = 0;
     return false;
   }
   [[nodiscard]] Result<std::uint32_t> choose_branch(const KernelCall& call) noexcept {
-    for (const KernelArray& a : call.operands)
-      if (Error e = check(a, call.instruction); !e.ok()) return e;
+    if (Error e = check(call.operands, call.instruction); !e.ok()) return e;
     const std::uint32_t branch = counts_[index_of(call.instruction)]++ % call.what().called.count;
     const auto at =
         std::lower_bound(branches_.begin(), branches_.end(), call.instruction,
@@ -176,8 +168,7 @@ class BasicPatternKernel {
     copies_[index_of(move.to)] = {to, next_stamp()};
   }
 
-  // -- what its owner does
-  // ---------------------------------------------------------------------------
+  // --- what its owner does ---
 
   /// Chooses how much is tested; what was written fully passes both tests. Call it between runs.
   void set_check(PatternCheck check) noexcept { check_ = check; }
@@ -246,8 +237,7 @@ class BasicPatternKernel {
   std::vector<Write> copies_;          // by place: the last copy to it
   std::span<const Place> places_;
   std::vector<std::uint32_t> counts_;  // by instruction: rounds of a loop, visits of a conditional
-  std::vector<IndexRange>
-      pending_of_;  // by instruction: its operands in pending_ while it is under way
+  std::vector<IndexRange> pending_of_;  // by instruction under way: its operands in pending_
   std::vector<Pending> pending_;
   std::vector<Branches> branches_;
   std::vector<char> taken_;
@@ -273,6 +263,11 @@ class BasicPatternKernel {
     return std::atomic_ref(last_stamp_).fetch_add(1, std::memory_order_relaxed) + 1;
   }
 
+  [[nodiscard]] Error check(std::span<const KernelArray> arrays, InstructionId reader) noexcept {
+    for (const KernelArray& a : arrays)
+      if (Error e = check(a, reader); !e.ok()) return e;
+    return {};
+  }
   void note(Block to) noexcept {
     for (std::size_t a = 0; a < arenas_.size(); ++a) {
       if (to.data < arenas_[a].data || to.data >= arenas_[a].data + arenas_[a].size) continue;
@@ -296,8 +291,7 @@ class BasicPatternKernel {
     return *at == array.memory.size ? Error{} : blame_writer(array, *at, reader);
   }
 
-  // -- operations in two halves
-  // ------------------------------------------------------------------------
+  // --- operations in two halves ---
 
   /// Where the update in place that an asynchronous operation wraps has written its result.
   [[nodiscard]] Block updated_memory(InstructionId id) const noexcept {
@@ -338,8 +332,7 @@ class BasicPatternKernel {
     return {};
   }
 
-  // -- what may lie on what
-  // ----------------------------------------------------------------------------
+  // --- what may lie on what ---
 
   [[nodiscard]] Error check_overlaps(const KernelCall& call) noexcept {
     for (const KernelArray& r : call.results)
@@ -366,51 +359,31 @@ class BasicPatternKernel {
                      rules_.may_overwrite(call.instruction, a.operand, output));
   }
 
-  // -- blame
-  // -------------------------------------------------------------------------------------------
+  // --- blame ---
 
   [[nodiscard]] Error blame(const PatternFault& fault) noexcept {
     const std::lock_guard lock(mutex_);
     if (fault_.kind == PatternFault::Kind::none) fault_ = fault;
-    switch (fault.kind) {
-      case PatternFault::Kind::never_written:
-        return make_error(Errc::internal, "a value was read before it was written");
-      case PatternFault::Kind::overwritten:
-        return make_error(Errc::internal, "a value was overwritten while it was still needed");
-      case PatternFault::Kind::overlap:
-        return make_error(Errc::internal, "a result shares memory with what it must not touch");
-      default:
-        return make_error(Errc::internal, "a value is not where it should be");
-    }
+    return make_error(Errc::internal, what_of(fault.kind));
   }
   /// Finds the last write over a wrong byte.
   [[nodiscard]] Error blame_writer(const KernelArray& array, Bytes at,
                                    InstructionId reader) noexcept {
-    PatternFault fault{PatternFault::Kind::not_there,
-                       reader,
-                       array.instruction,
-                       array.node,
-                       array.memory.size,
-                       at};
+    PatternFault fault{PatternFault::Kind::not_there, reader, array.instruction, array.node,
+                       array.memory.size, at};
     const std::byte* const byte = array.memory.data + at;
-    const auto covers = [&](const Write& w) {
-      return w.stamp != 0 && w.to.data <= byte && byte < w.to.data + w.to.size;
-    };
     std::uint64_t newest = 0;
+    const auto look = [&](const Write& w, InstructionId writer, std::uint32_t node, bool by_copy) {
+      if (w.stamp <= newest || byte < w.to.data || byte >= w.to.data + w.to.size) return;
+      newest = w.stamp;
+      fault.other = writer;
+      fault.other_node = node;
+      fault.by_copy = by_copy;
+    };
     for (std::uint32_t p = 0; p < writes_.size(); ++p)
-      if (covers(writes_[p]) && writes_[p].stamp > newest) {
-        newest = writes_[p].stamp;
-        fault.other = origins_.owner(p);
-        fault.other_node = origins_.node(p);
-        fault.by_copy = false;
-      }
+      look(writes_[p], origins_.owner(p), origins_.node(p), false);
     for (std::uint32_t p = 0; p < copies_.size(); ++p)
-      if (covers(copies_[p]) && copies_[p].stamp > newest) {
-        newest = copies_[p].stamp;
-        fault.other = places_[p].instruction;
-        fault.other_node = places_[p].node;
-        fault.by_copy = true;
-      }
+      look(copies_[p], places_[p].instruction, places_[p].node, true);
     if (newest > stamps_[origins_.origin(array.instruction, array.node)])
       fault.kind = PatternFault::Kind::overwritten;
     return blame(fault);

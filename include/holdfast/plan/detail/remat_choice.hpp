@@ -15,8 +15,7 @@
 
 namespace holdfast::detail {
 
-/// Chooses changes until the load is below a target, each the best by bytes saved at the peak a
-/// second added.
+/// Chooses changes until the load is below a target, each the best by bytes saved at the peak a second added.
 ///
 /// A change is tried on the load and taken back if it only moves the peak. Cost: a look at every
 /// value for each of up to `most_peaks` moments.
@@ -173,8 +172,7 @@ class RematChoice {
     return true;
   }
 
-  /// The reader of a value that comes first behind a moment, and the last moment of those before
-  /// it.
+  /// The first reader of a value behind a moment, and the last moment of those before it.
   struct Readers {
     std::uint32_t last = 0;
     std::uint32_t next = none;  // moment
@@ -184,9 +182,8 @@ class RematChoice {
   constexpr Readers readers(ValueId v, std::uint32_t moment) const {
     Readers r{line_.last(t_[v].instruction)};
     const auto uses = line_.uses(v);
-    auto u = std::upper_bound(
-        uses.begin(), uses.end(), moment,
-        [](std::uint32_t m, const RematTimeLine::Use& use) { return m < use.moment; });
+    auto u = std::upper_bound(uses.begin(), uses.end(), moment,
+                              [](std::uint32_t m, const auto& use) { return m < use.moment; });
     if (u != uses.end()) r.next = u->moment, r.user = u->user;
     if (u != uses.begin()) r.last = std::max(r.last, (--u)->last);
     r.during = r.last >= moment;
@@ -238,8 +235,7 @@ class RematChoice {
       out.deltas.push_back({at, at + 1, more});
     return true;
   }
-  /// Appends what has to be computed at a moment to have an instruction's result there. Depth:
-  /// `chain`.
+  /// Appends what has to be computed at a moment to have a result there. Depth: `chain`.
   constexpr bool visit(InstructionId unit, std::uint32_t at, Way way, ComputationId c, Trial& out,
                        Bytes& kept) {
     mark_[index_of(unit)] = trial_;
@@ -266,11 +262,10 @@ class RematChoice {
         } else {
           const bool on_host = m_.shapes.space(t_[w].shape) == MemorySpace::host;
           ok = hole == nullptr && here && (line_.bytes(w) > 0 || on_host) && line_.until(w) < at;
-          if (ok) {
-            out.deltas.push_back({line_.until(w) + 1, at + 1, line_.bytes(w)});
-            out.longer.push_back({w, at});
-            out.pins.push_back(w);
-          }
+          if (!ok) break;
+          out.deltas.push_back({line_.until(w) + 1, at + 1, line_.bytes(w)});
+          out.longer.push_back({w, at});
+          out.pins.push_back(w);
         }
       }
     }
@@ -287,12 +282,11 @@ class RematChoice {
         std::find(out.adopted.begin(), out.adopted.end(), hole.edit) != out.adopted.end())
       return;
     out.adopted.push_back(hole.edit);
-    for (const Hole& h : holes_)
-      if (h.edit == hole.edit) {
-        if (h.begin > at || h.end <= at) continue;
-        out.deltas.push_back({at, h.end, line_.bytes(h.value)});
-        kept += line_.bytes(h.value);
-      }
+    for (const Hole& h : holes_) {
+      if (h.edit != hole.edit || h.begin > at || h.end <= at) continue;
+      out.deltas.push_back({at, h.end, line_.bytes(h.value)});
+      kept += line_.bytes(h.value);
+    }
   }
   /// The most that a chain holds at a time, each result until its last reader in the chain.
   constexpr Bytes transient(const std::vector<InstructionId>& chain) const {
@@ -324,11 +318,10 @@ class RematChoice {
     } else if (!RematRules::may_move(i.opcode)) {
       return false;
     }
-    if (line_.escapes(v) || hole_at(v, moment) != nullptr) return false;
-    if (m_.shapes.space(t_[v].shape) != MemorySpace::device ||
-        !is_array(m_.shapes[t_[v].shape].type))
+    const Shape& shape = m_.shapes[t_[v].shape];
+    if (line_.escapes(v) || hole_at(v, moment) != nullptr || !is_array(shape.type) ||
+        shape.dynamic != 0 || m_.shapes.space(t_[v].shape) != MemorySpace::device)
       return false;
-    if (m_.shapes[t_[v].shape].dynamic != 0) return false;
     if (m_.shapes.is_tuple(i.shape)) {
       const auto children = m_.shapes.children_of(i.shape);
       while (out.edit.element < children.size() &&
@@ -373,8 +366,7 @@ class RematChoice {
     out.holes.push_back({v, from, to});
     return true;
   }
-  /// Lets the copies of a change take their time beside other work, as far as there is room for
-  /// both ends.
+  /// Lets the copies of a change take their time beside other work, as far as both ends find room.
   constexpr void hide(RematEdit& e, std::uint32_t number, Bytes target) {
     const ComputationId c = m_[e.unit].computation;
     const RematTimeLine::Line line = line_.line(c);
@@ -386,18 +378,17 @@ class RematChoice {
     const std::size_t low = line_.place(c, line_.first(e.left_before)),
                       high = line_.place(c, line_.first(e.before));
     const auto moment = [&](std::size_t k) { return line_.first(line[k]) - 1; };
+    const auto most = [&](std::size_t from, std::size_t to) {
+      return line_.load.most(moment(from), moment(to));
+    };
     std::size_t left = low, back = high;
     if (e.leaves(number)) {
       left = hidden_left(line_, line, low, high - 1, copy);
-      left = least_that(low, left, [&](std::size_t k) {
-        return line_.load.most(moment(low), moment(k + 1)) > room;
-      });
+      left = least_that(low, left, [&](std::size_t k) { return most(low, k + 1) > room; });
       line_.load.add(moment(low), moment(left), bytes);
     }
     back = hidden_return(line_, line, left + 1, high, copy);
-    back = least_that(back, high, [&](std::size_t k) {
-      return line_.load.most(moment(k), moment(high)) <= room;
-    });
+    back = least_that(back, high, [&](std::size_t k) { return most(k, high) <= room; });
     line_.load.add(moment(back), moment(high), bytes);
     const double wait = (e.leaves(number) ? waits(line_, line, low, left, copy) : 0.0) +
                         waits(line_, line, back, high, copy);
