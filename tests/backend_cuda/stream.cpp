@@ -4,8 +4,10 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "double/cuda_world.hpp"
 
@@ -32,6 +34,27 @@ TEST_CASE("cuda stream: it is made, waited for and destroyed with its owner; no 
     CHECK(w.cuda.count("cuStreamDestroy") == 0);
   }
   CHECK(w.cuda.count("cuStreamDestroy") == 1);
+}
+
+TEST_CASE("cuda stream: who asks often enough sees that all is done, and may count on it") {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    CudaWorld w(seed);
+    const DoubleStream s = w.stream();
+    std::vector<std::byte> bytes(8);
+    const Block block{bytes.data(), 8};
+    int ran = 0, asked = 0;
+    for (int i = 0; i < 3; ++i) w.cuda.launch(s.native(), "kernel", {writes(block)}, [&ran] { ++ran; });
+    while (!*s.idle()) REQUIRE(++asked < 1000);
+    CHECK(ran == 3);
+    CHECK(asked > 0);
+    w.cuda.host_writes(bytes);
+    for (int i = 0; i < 2; ++i) {  // a question from before says nothing of what came later
+      w.cuda.launch(s.native(), "kernel", {writes(block)}, [&ran] { ++ran; });
+      while (!*s.idle()) {
+      }
+      CHECK(ran == 4 + i);
+    }
+  }
 }
 
 TEST_CASE("cuda stream: destroyed with work pending it does not block, and the work is done") {

@@ -232,6 +232,7 @@ class CudaDouble {
     SimStream sim;
     Device* device = nullptr;
     unsigned long long id = 0;
+    SimEvent asked{};  // the end as of the last cuStreamQuery
   };
   struct Event {
     SimEvent sim;
@@ -428,10 +429,10 @@ class CudaDouble {
   CUresult run(cuda_call::StreamQuery, CUstream s) {
     Stream* found = stream(s);
     if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (!found->asked.ready()) return CUDA_ERROR_NOT_READY;  // so that who asks in a loop does not add to what it asks about
     const bool idle = found->sim.queue().first == nullptr;
-    Result<SimEvent> end = found->sim.record();
-    if (!end.ok()) return code_of(end.error());
-    return idle || end->ready() ? code_of(end->wait()) : CUDA_ERROR_NOT_READY;
+    if (const Error e = found->asked.record(found->sim); !e.ok()) return code_of(e);
+    return idle || found->asked.ready() ? code_of(found->asked.wait()) : CUDA_ERROR_NOT_READY;
   }
   CUresult run(cuda_call::StreamSynchronize, CUstream s) {
     Stream* found = stream(s);
