@@ -84,3 +84,135 @@ TEST_CASE_TEMPLATE("cuda bfc streams: four streams that take and free at random 
     CHECK(found(MistakenEvent<DoubleEvent, Mistake::comes_after_anyway>{}, marks) == 5);
   }
 }
+
+TEST_CASE_TEMPLATE("cuda bfc streams: a stream may be destroyed with its kernel pending: after a free with its mark, or retired", W, WORLDS) {
+  for (const StreamMarks marks : both)
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      W w(seed);
+      const DoubleStreamRef b = w.stream();
+      auto heap = stream_heap(w, stream_pool_of(16_KiB, marks));
+      auto pool = heap.pool();
+      Block p;
+      for (int round = 0; round < 3; ++round) {  // a new stream may get the old one's handle
+        const DoubleStream a = std::move(*w.context->make_stream());
+        p = *pool.allocate(a, 16_KiB, wide);
+        w.kernel(a, p, "KA");
+        pool.deallocate(a, p);
+        if (marks == StreamMarks::on_demand) CHECK(pool.retire(a).ok());
+      }
+      CHECK(pool.allocate(b, 16_KiB, wide)->data == p.data);
+      w.kernel(b, p, "KB");
+      pool.deallocate(b, p);
+    }
+}
+
+TEST_CASE("cuda bfc streams: what a stream comes after anyway it has without a wait of the pool's, asked of no driver") {
+  Plain w(1);
+  const auto a = w.stream(), b = w.stream();
+  auto heap = stream_heap(w, stream_pool_of(16_KiB));
+  auto pool = heap.pool();
+  const Block p = *pool.allocate(a, 8_KiB, wide);
+  auto finish = w.hold(a);
+  w.kernel(a, p, "KA");
+  pool.deallocate(a, p);
+  const DoubleEvent later = w.mark(a);
+  CHECK(later.wait_on(b).ok());
+  const auto calls = w.cuda.calls();
+  const Block q = *pool.allocate(b, 8_KiB, wide);
+  CHECK(w.cuda.calls() == calls);
+  CHECK(pool.stream_statistics().waits == 0);
+  w.kernel(b, q, "KB");
+  CHECK(finish.set().ok());
+  pool.deallocate(b, q);
+}
+
+TEST_CASE("cuda bfc streams: one stream makes one call of the driver a free, or none") {
+  for (const StreamMarks marks : both) {
+    Plain w(1);
+    const auto a = w.stream();
+    auto heap = stream_heap(w, stream_pool_of(64_KiB, marks));
+    auto pool = heap.pool();
+    const auto round = [&] {
+      const Block p = *pool.allocate(a, 4_KiB, wide), q = *pool.allocate(a, 8_KiB, wide);
+      pool.deallocate(a, p);
+      pool.deallocate(a, q);
+    };
+    for (int i = 0; i < 20; ++i) round();
+    const auto calls = w.cuda.calls(), records = w.cuda.count("cuEventRecord");
+    for (int i = 0; i < 100; ++i) round();
+    CHECK(w.cuda.count("cuEventRecord") - records == (marks == StreamMarks::each_free ? 200 : 0));
+    CHECK(w.cuda.calls() - calls == (marks == StreamMarks::each_free ? 600 : 0));  // with the context pushed and popped
+  }
+}
+
+TEST_CASE_TEMPLATE("cuda bfc streams: every call fails once wherever it is made: no race, nothing lost", W, Plain, Growing) {
+  for (const StreamMarks marks : both)
+    for (std::uint64_t n = 1;; ++n) {
+      W w(n);
+      std::vector<DoubleStreamRef> streams;
+      for (int i = 0; i < 3; ++i) streams.push_back(w.stream());
+      w.cuda.fail_at(n, CUDA_ERROR_UNKNOWN);
+      CAPTURE(n);
+      {
+        auto heap = stream_heap(w, stream_pool_of(64_KiB, marks));
+        auto pool = heap.pool();
+        std::vector<std::pair<DoubleStreamRef, Block>> live;
+        std::uint64_t random = 5;
+        for (int step = 0; step < 50; ++step) {
+          random = random * 6364136223846793005u + 1442695040888963407u;
+          const DoubleStreamRef s = streams[(random >> 33) % 3];
+          const auto size = static_cast<Bytes>(1 + (random >> 36) % 24'000);
+          const Result<Block> b = step % 9 == 0 ? pool.allocate(size, wide) : pool.allocate(s, size, wide);
+          if (b.ok()) w.kernel(s, *b, "kernel"), live.emplace_back(s, *b);
+          if (live.empty() || (b.ok() && step % 3 == 0)) continue;
+          std::swap(live[(random >> 20) % live.size()], live.back());
+          pool.deallocate(live.back().first, live.back().second);
+          live.pop_back();
+        }
+        for (const auto& [s, b] : live) pool.deallocate(s, b);
+        CHECK(pool.statistics().in_use == 0);
+        CHECK(pool.stream_statistics().stranded == 0);
+        const Bytes held = pool.statistics().reserved;
+        if (held != 0) {
+          const Result<Block> all = pool.allocate(streams[0], held, wide);
+          if (w.cuda.failed_call.empty()) CHECK(all.ok());
+          if (all.ok()) w.kernel(streams[0], *all, "all"), pool.deallocate(streams[0], *all);
+        }
+      }
+      w.expected_unreported = w.context->unreported().code;
+      if (w.cuda.failed_call.empty()) break;
+    }
+}
+
+TEST_CASE_TEMPLATE("cuda bfc streams: tracked buffers on it are written and read by copies of streams, over seeds", W, WORLDS) {
+  using Pool = typename StreamHeapOf<W>::Pool;
+  using Buffer = TrackedBuffer<Pool, DoubleEvent, SharedHold>;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    W w(seed);
+    const auto a = w.stream(), b = w.stream();
+    BfcStreamOptions options;
+    options.pool.limit = 4_MiB;
+    auto heap = stream_heap(w, options);
+    Pool pool = heap.pool();
+    std::vector<std::byte> out(1000);
+    const std::vector<std::byte> in(1000, static_cast<std::byte>(seed));
+    for (int round = 0; round < 5; ++round) {
+      const Block scratch = *pool.allocate(b, 3_MiB, wide);
+      w.kernel(b, scratch, "scratch");
+      pool.deallocate(b, scratch);
+      Buffer x = std::move(*Buffer::allocate(pool, 1000)), y = std::move(*Buffer::allocate(pool, 1000));
+      const Block from = x.hold(HoldKind::usage)->raw().block(), to = y.hold(HoldKind::usage)->raw().block();
+      const DoubleEvent written = *pool.copy_in(a, from, 0, in);
+      CHECK(written.wait_on(b).ok());
+      x.hold(HoldKind::usage)->convert(*pool.copy(b, to, 0, from, 0, 1000));
+      CHECK(x.release().ok());
+      const DoubleEvent read = *pool.copy_out(b, to, 0, out);
+      y.hold(HoldKind::usage)->convert(read);
+      CHECK(y.release().ok());
+      CHECK(read.wait().ok());
+      CHECK(out == in);
+    }
+    CHECK(w.context->synchronize().ok());
+    CHECK(pool.statistics().in_use == 0);
+  }
+}

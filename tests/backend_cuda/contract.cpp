@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "double/cuda_world.hpp"
+#include "holdfast/backend/bfc/stream_pool.hpp"
 #include "holdfast/backend/bfc_pool.hpp"
 #include "holdfast/backend/cuda/device_memory.hpp"
 #include "holdfast/backend/cuda/host_memory.hpp"
@@ -23,6 +24,8 @@ struct OnDouble : Memory {
     BasicCudaSegment<DoubleDriver> segment = std::move(*BasicCudaSegment<DoubleDriver>::reserve(*context, 64_MiB));
     BfcHeap<BasicCudaSegmentMemory<DoubleDriver>> heap =
         std::move(*BfcHeap<BasicCudaSegmentMemory<DoubleDriver>>::make(BasicCudaSegmentMemory<DoubleDriver>(segment)));
+    BfcStreamHeap<BasicCudaDeviceMemory<DoubleDriver>, DoubleEvent> stream_heap =
+        std::move(*BfcStreamHeap<BasicCudaDeviceMemory<DoubleDriver>, DoubleEvent>::make(BasicCudaDeviceMemory<DoubleDriver>(*context)));
   };
   OnDouble() : OnDouble(std::make_shared<World>()) {}
   explicit OnDouble(std::shared_ptr<World> w) : Memory(of(*w)), world(std::move(w)) {}
@@ -31,6 +34,7 @@ struct OnDouble : Memory {
     else if constexpr (std::is_same_v<Memory, BasicCudaVmmMemory<DoubleDriver>>) return w.vmm.memory();
     else if constexpr (std::is_same_v<Memory, BasicCudaSegmentMemory<DoubleDriver>>) return Memory(w.segment);
     else if constexpr (std::is_same_v<Memory, BfcPool<BasicCudaSegmentMemory<DoubleDriver>>>) return w.heap.pool();
+    else if constexpr (std::is_same_v<Memory, BfcStreamPool<BasicCudaDeviceMemory<DoubleDriver>, DoubleEvent>>) return w.stream_heap.pool();
     else return Memory(*w.context);
   }
   std::shared_ptr<World> world;
@@ -39,6 +43,7 @@ using ContractPool = OnDouble<BasicCudaPoolMemory<DoubleDriver>>;
 using ContractVmm = OnDouble<BasicCudaVmmMemory<DoubleDriver>>;
 using ContractSegment = OnDouble<BasicCudaSegmentMemory<DoubleDriver>>;
 using ContractBfc = OnDouble<BfcPool<BasicCudaSegmentMemory<DoubleDriver>>>;
+using ContractStreams = OnDouble<BfcStreamPool<BasicCudaDeviceMemory<DoubleDriver>, DoubleEvent>>;
 using ContractDevice = OnDouble<BasicCudaDeviceMemory<DoubleDriver>>;
 using ContractHost = OnDouble<BasicCudaHostMemory<DoubleDriver>>;
 using ContractManaged = OnDouble<BasicCudaManagedMemory<DoubleDriver>>;
@@ -48,5 +53,5 @@ using ContractManaged = OnDouble<BasicCudaManagedMemory<DoubleDriver>>;
 #define MEMORY_BACKENDS                                                                                              \
   holdfast::testing::ContractPool, holdfast::testing::ContractVmm, holdfast::testing::ContractDevice,                 \
       holdfast::testing::ContractHost, holdfast::testing::ContractManaged, holdfast::testing::ContractSegment,        \
-      holdfast::testing::ContractBfc
+      holdfast::testing::ContractBfc, holdfast::testing::ContractStreams
 #include "../contract/memory_backend.cpp"

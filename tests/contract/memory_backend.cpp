@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/backend/bfc/stream_pool.hpp"
 #include "holdfast/backend/bfc_pool.hpp"
 #include "holdfast/backend/host/host_pool.hpp"
 #include "holdfast/backend/host/pinned_pool.hpp"
@@ -31,7 +32,7 @@
   EmptyMemory, SystemMemory, HostPool, SimulatedDevice, RaceCheckedDevice, Free,                    \
       Layered<Limited>, Layered<Locked<>>, Layered<Retrying<WaitForMemory<>>>,                      \
       Layered<Guarded<>>, Layered<Deferred<HostEvent>>, Starved, Deep, Pins, PinnedPool, JitMemory, \
-      BfcPool<SystemMemory>, LowerEnd, UpperEnd
+      BfcPool<SystemMemory>, LowerEnd, UpperEnd, StreamsPool
 #endif
 
 using namespace holdfast;
@@ -45,6 +46,7 @@ using Starved = Stack<EmptyMemory, Limited>;
 using Deep = Stack<HostPool, Limited, Aligned<64>, Guarded<>, Locked<>>;
 using LowerEnd = BfcPool<SystemMemory, BestFit, SplitByEnd<>, TwoEnded>;
 using UpperEnd = BfcUpperEnd<LowerEnd>;
+using StreamsPool = BfcStreamPool<SystemMemory, SimulatedEvent>;
 
 template <class B>
 struct Make {
@@ -103,6 +105,12 @@ struct Make<LowerEnd> {
 template <>
 struct Make<UpperEnd> : Make<LowerEnd> {
   UpperEnd backend() { return UpperEnd(Make<LowerEnd>::backend()); }
+};
+template <>
+struct Make<StreamsPool> {
+  using Heap = BfcStreamHeap<SystemMemory, SimulatedEvent>;
+  Heap heap = std::move(*Heap::make({}, {.pool = {.limit = 1 << 20}}));
+  StreamsPool backend() { return heap.pool(); }
 };
 template <class Watch>
 struct Make<BasicSimulatedDevice<Watch>> {
