@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "holdfast/backend/bfc/replay.hpp"
+#include "holdfast/backend/bfc/stream_pool.hpp"
 #include "holdfast/backend/host/host_pool.hpp"
 
 namespace {
@@ -80,6 +81,43 @@ BENCHMARK(pair_floor)->Name("floor/malloc_pair")->ArgName("bytes")->Arg(256)->Ar
 BENCHMARK(pair_host_pool)->Name("HostPool/pair")->ArgName("bytes")->Arg(256)->Arg(65536)->Arg(16 << 20);
 BENCHMARK(pair_bfc<BestFit>)->Name("BfcPool/pair/best_fit")->ArgName("bytes")->Arg(256)->Arg(65536)->Arg(16 << 20);
 BENCHMARK(pair_bfc<TwoLevelFit>)->Name("BfcPool/pair/two_level")->ArgName("bytes")->Arg(256)->Arg(65536)->Arg(16 << 20);
+
+// A pool in the order of streams whose events cost nothing and never pass by themselves: what the pool itself adds.
+struct Tick {
+  struct stream_type {
+    int id = 0;
+    friend bool operator==(const stream_type&, const stream_type&) noexcept = default;
+  };
+  static Error record(const stream_type&) noexcept { return {}; }
+  static Error wait_on(const stream_type&) noexcept { return {}; }
+  static inline bool all_over = false;
+  static bool ready() noexcept { return all_over; }
+  static Error wait() noexcept { return {}; }
+};
+template <StreamMarks Marks>
+void stream_pair(benchmark::State& state) {
+  Tick::all_over = false;
+  AddressSource::State addresses;
+  BfcStreamOptions options;
+  options.marks = Marks;
+  options.pool.limit = options.pool.region = 8 * state.range(0);
+  const auto streams = static_cast<std::size_t>(state.range(1));
+  auto heap = std::move(*BfcStreamHeap<AddressSource, Tick>::make(AddressSource(addresses), options));
+  auto pool = heap.pool();
+  const Tick::stream_type stream[2] = {{1}, {2}};
+  const Block neighbour = *pool.allocate(stream[0], state.range(0), Alignment(64));
+  std::size_t i = 0;
+  for (auto _ : state) {
+    const auto& s = stream[i++ % streams];
+    Block block = *pool.allocate(s, state.range(0), Alignment(64));
+    benchmark::DoNotOptimize(block.data);
+    pool.deallocate(s, block);
+  }
+  pool.deallocate(stream[0], neighbour);
+  Tick::all_over = true;  // the pool's end waits for it
+}
+BENCHMARK(stream_pair<StreamMarks::each_free>)->Name("BfcStreamPool/pair/each_free")->ArgNames({"bytes", "streams"})->Args({65536, 1})->Args({65536, 2});
+BENCHMARK(stream_pair<StreamMarks::on_demand>)->Name("BfcStreamPool/pair/on_demand")->ArgNames({"bytes", "streams"})->Args({65536, 1})->Args({65536, 2});
 
 void replace_floor(benchmark::State& state) { replace(state, Malloc{}); }
 void replace_host_pool(benchmark::State& state) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "holdfast/backend/bfc/stream_pool.hpp"
 #include "holdfast/cuda.hpp"
 
 namespace {
@@ -62,6 +63,17 @@ void pairs(benchmark::State& state, Memory memory, const CudaStreamRef& stream) 
     memory.deallocate(stream, *block);
   }
 }
+template <StreamMarks Marks>
+void bfc_pair(benchmark::State& state) {
+  Device* d = device(state);
+  if (d == nullptr) return;
+  BfcStreamOptions options;
+  options.marks = Marks;
+  auto heap = std::move(*BfcStreamHeap<CudaDeviceMemory, CudaEvent>::make(CudaDeviceMemory(d->context), options));
+  pairs(state, heap.pool(), d->stream);
+}
+BENCHMARK(bfc_pair<StreamMarks::each_free>)->Name("BfcStreamPool/pair/each_free")->ArgName("bytes")->RangeMultiplier(64)->Range(512, 128 << 20);
+BENCHMARK(bfc_pair<StreamMarks::on_demand>)->Name("BfcStreamPool/pair/on_demand")->ArgName("bytes")->RangeMultiplier(64)->Range(512, 128 << 20);
 void pool_pair(benchmark::State& state) {
   if (Device* d = device(state); d != nullptr) pairs(state, d->pool.memory(), d->stream);
 }

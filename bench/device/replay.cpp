@@ -18,6 +18,7 @@
 #include <cub/util_allocator.cuh>
 #endif
 
+#include "holdfast/backend/bfc/stream_pool.hpp"
 #include "holdfast/backend/bfc_pool.hpp"
 #include "holdfast/backend/cuda/device_memory.hpp"
 #include "holdfast/backend/cuda/pool_memory.hpp"
@@ -62,6 +63,32 @@ class BestFitPool {
 
  private:
   Heap heap_ = std::move(*Heap::make(CudaDeviceMemory(context())));
+  decltype(heap_.pool()) pool_ = heap_.pool();
+};
+
+/// The same in a stream's order, as cudaMallocAsync: with an event at each free, or on demand.
+template <StreamMarks Marks>
+class BestFitStreamPool {
+  using Heap = BfcStreamHeap<CudaDeviceMemory, CudaEvent, BestFit, BfcSplit, ExactGrowth>;
+
+ public:
+  Block allocate(Bytes size) {
+    const Result<Block> b = pool_.allocate(stream_.ref(), size, Alignment(256));
+    return b.ok() ? *b : Block{};
+  }
+  void release(Block b) { pool_.deallocate(stream_.ref(), b); }
+  void look() {}
+  void finish() { static_cast<void>(stream_.synchronize()); }
+  Bytes peak() { return pool_.statistics().peak_reserved; }
+
+ private:
+  static BfcStreamOptions options() {
+    BfcStreamOptions o;
+    o.marks = Marks;
+    return o;
+  }
+  CudaStream stream_ = std::move(*context().make_stream());
+  Heap heap_ = std::move(*Heap::make(CudaDeviceMemory(context()), options()));
   decltype(heap_.pool()) pool_ = heap_.pool();
 };
 
@@ -237,6 +264,8 @@ const bool registered = [] {
     };
     put("BfcPool", replay<BestFitPool<BoundedGrowth>>);
     put("BfcPool_exact", replay<BestFitPool<ExactGrowth>>);
+    put("BfcStreamPool_each_free", replay<BestFitStreamPool<StreamMarks::each_free>>);
+    put("BfcStreamPool_on_demand", replay<BestFitStreamPool<StreamMarks::on_demand>>);
     put("CudaPoolMemory", replay<OrderedPool>);
     put("floor_cudaMallocAsync", replay<MallocAsync>);
     put("floor_cudaMalloc", replay<Malloc>);

@@ -18,6 +18,7 @@
 #include "device/real_machine.hpp"
 #endif
 #include "execute/planned_text.hpp"
+#include "holdfast/backend/bfc/stream_pool.hpp"
 #include "holdfast/backend/bfc_pool.hpp"
 #include "holdfast/backend/cuda/device_memory.hpp"
 #include "holdfast/backend/cuda/host_memory.hpp"
@@ -302,6 +303,56 @@ TEST_CASE(
                                   to_stream_ref(s.ref()));
       });
   CHECK(s.synchronize().ok());
+}
+
+TEST_CASE(
+    "device: a best-fit pool in the order of streams: three streams share memory and none writes "
+    "what another still uses") {
+  for (const StreamMarks marks : {StreamMarks::each_free, StreamMarks::on_demand}) {
+    Machine m;
+    BfcStreamOptions options;
+    options.pool.limit = options.pool.region = 16_MiB;
+    options.marks = marks;
+    const Stream streams[] = {m.stream(), m.stream(), m.stream()};
+    auto heap = std::move(*BfcStreamHeap<Plain, Mark>::make(Plain(m.context()), options));
+    auto pool = heap.pool();
+    struct Use {
+      Block block;
+      const Stream* stream;
+      std::uint64_t stamp;
+    };
+    std::vector<Use> live;
+    std::uint64_t random = 3;
+    const auto next = [&](std::size_t n) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      return static_cast<std::size_t>(random >> 33) % n;
+    };
+    for (std::uint64_t stamp = 1; stamp <= 300; ++stamp) {
+      const Stream& s = streams[next(3)];
+      const Result<Block> b =
+          pool.allocate(s.ref(), static_cast<Bytes>(1 + next(3'000'000)), Alignment(256));
+      if (b.ok()) {
+        m.write(s, *b, stamp);
+        live.push_back({*b, &s, stamp});
+      }
+      if (b.ok() && next(3) == 0) continue;
+      REQUIRE(!live.empty());
+      std::swap(live[next(live.size())], live.back());
+      const Use use = live.back();
+      if (next(4) == 0) {
+        CHECK(use.stream->synchronize().ok());
+        CHECK(m.holds(use.block, use.stamp));
+      }
+      pool.deallocate(use.stream->ref(), use.block);
+      live.pop_back();
+    }
+    for (const Use& use : live) pool.deallocate(use.stream->ref(), use.block);
+    CHECK(pool.statistics().in_use == 0);
+    CHECK(pool.stream_statistics().waits > 0);
+    const Result<Block> all = pool.allocate(16_MiB, Alignment(256));  // waits for all of it
+    REQUIRE(all.ok());
+    pool.deallocate(*all);
+  }
 }
 
 TEST_CASE("device: virtual memory gives blocks and takes them back in a stream's order") {
