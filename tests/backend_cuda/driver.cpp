@@ -72,6 +72,7 @@ TEST_CASE("cuda driver: native codes have the kinds that their comments in cuda.
       {CUDA_ERROR_NO_DEVICE, StatusKind::unimplemented},          {CUDA_ERROR_STUB_LIBRARY, StatusKind::unimplemented},
       {CUDA_ERROR_NOT_SUPPORTED, StatusKind::unimplemented},      {CUDA_ERROR_NOT_PERMITTED, StatusKind::permission_denied},
       {CUDA_ERROR_INVALID_CONTEXT, StatusKind::failed_precondition},
+      {CUDA_ERROR_SYSTEM_NOT_READY, StatusKind::failed_precondition},
       {CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, StatusKind::already_exists},
       {CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, StatusKind::not_found},
       {CUDA_ERROR_DEINITIALIZED, StatusKind::aborted},            {CUDA_ERROR_TIMEOUT, StatusKind::deadline_exceeded},

@@ -33,6 +33,7 @@ namespace holdfast {
     case CUDA_ERROR_INVALID_CONTEXT:
     case CUDA_ERROR_CONTEXT_IS_DESTROYED:
     case CUDA_ERROR_ILLEGAL_STATE:
+    case CUDA_ERROR_SYSTEM_NOT_READY:  // a daemon that multicast or the fabric needs does not run
     case CUDA_ERROR_ALREADY_MAPPED:
     case CUDA_ERROR_NOT_MAPPED:
     case CUDA_ERROR_PEER_ACCESS_NOT_ENABLED: return Errc::wrong_state;
