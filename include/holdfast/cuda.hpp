@@ -10,6 +10,7 @@
 #include "holdfast/backend/cuda/driver.hpp"
 #include "holdfast/backend/cuda/error.hpp"
 #include "holdfast/backend/cuda/host_memory.hpp"
+#include "holdfast/backend/cuda/import_cache.hpp"
 #include "holdfast/backend/cuda/ipc.hpp"
 #include "holdfast/backend/cuda/multicast.hpp"
 #include "holdfast/backend/cuda/pool_ipc.hpp"

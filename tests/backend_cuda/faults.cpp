@@ -14,6 +14,7 @@
 #include "holdfast/backend/cuda/device_memory.hpp"
 #include "holdfast/backend/cuda/dma_buf.hpp"
 #include "holdfast/backend/cuda/host_memory.hpp"
+#include "holdfast/backend/cuda/import_cache.hpp"
 #include "holdfast/backend/cuda/ipc.hpp"
 #include "holdfast/backend/cuda/multicast.hpp"
 #include "holdfast/backend/cuda/pool_ipc.hpp"
@@ -22,6 +23,7 @@
 #include "holdfast/backend/cuda/share.hpp"
 #include "holdfast/backend/cuda/vmm_memory.hpp"
 #include "holdfast/backend/cuda/vmm_segment.hpp"
+#include "holdfast/backend/host/share_leases.hpp"
 #include "holdfast/buffer/tracked_buffer.hpp"
 #include "holdfast/event/combine.hpp"
 
@@ -309,6 +311,32 @@ void multicast(DoubleContext& c, CudaDouble& cuda, Told& told) {
   }
   told(other->unreported());
 }
+void import_cache(DoubleContext& c, CudaDouble&, Told& told) {
+  CudaDoubleOptions few;
+  few.capacity = 4_MiB;
+  CudaWorld elsewhere(few);
+  const ShareIdentity self{{}, 1, 0}, other{{}, 2, 0};
+  auto pool = std::move(*BasicCudaPool<DoubleDriver>::make(*elsewhere.context, {.file_handles = true}));
+  auto vmm = std::move(*BasicCudaVmm<DoubleDriver>::make(*elsewhere.context));
+  BasicCudaImportCache<DoubleDriver> cache(c);
+  const auto import = [&](auto memory) {
+    ShareLeases<decltype(memory)> leases(memory);
+    const Block block = *memory.allocate(1000, Alignment(256));
+    {
+      const CudaSharedFile shared = *share_cuda(*elsewhere.context, block, other);
+      auto whole = cache.open(shared.file(), shared.blob(), self, 0, std::move(*leases.lend(block)));
+      auto again = cache.open(shared.file(), shared.blob(), self, 0, std::move(*leases.lend(block)));
+      told(whole);
+      CHECK((told(again) || !whole.ok()));
+    }
+    CHECK(leases.collect() == 0);
+    CHECK(cache.size() == 0);
+    leases.deallocate(block);
+  };
+  import(BasicCudaDeviceMemory<DoubleDriver>(*elsewhere.context));
+  import(pool.memory());
+  import(vmm.memory());
+}
 void buffers(DoubleContext& c, CudaDouble& cuda, Told& told) {
   auto pool = BasicCudaPool<DoubleDriver>::make(c);
   if (!told(pool)) return;
@@ -346,7 +374,7 @@ const Scenario scenarios[] = {
     {"ipc of a peer", peer_ipc},                {"shared pools", shared_pools},
     {"dma-buf", dma_buf},                       {"sharing", sharing},
     {"multicast", multicast},                   {"fabric", fabric},
-    {"shared multicast", shared_multicast},
+    {"shared multicast", shared_multicast},     {"import cache", import_cache},
 };
 
 // Many are made: little memory each.
