@@ -183,7 +183,13 @@ class [[nodiscard]] Result : private detail::ResultBase<T> {
  public:
   using value_type = T;
 
-  constexpr Result(T value) noexcept { std::construct_at(std::addressof(this->storage_.value), std::move(value)); }
+  // Two, not one by value: nvcc's front end moves a returned local only into a reference.
+  constexpr Result(T&& value) noexcept { std::construct_at(std::addressof(this->storage_.value), std::move(value)); }
+  constexpr Result(const T& value) noexcept
+    requires std::copy_constructible<T>
+  {
+    std::construct_at(std::addressof(this->storage_.value), value);
+  }
   constexpr Result(Error error) noexcept {
     HOLDFAST_ASSERT(!error.ok());
     this->error_ = error;
