@@ -31,6 +31,7 @@ struct Processes {
   BasicCudaDeviceMemory<DoubleDriver> plain{*here.context};
   BasicCudaVmm<DoubleDriver> vmm = std::move(*BasicCudaVmm<DoubleDriver>::make(*here.context));
   BasicCudaPool<DoubleDriver> pool = std::move(*BasicCudaPool<DoubleDriver>::make(*here.context, {.file_handles = true}));
+  BasicCudaVmm<DoubleDriver> fabric = std::move(*BasicCudaVmm<DoubleDriver>::make(*here.context, {.file_handles = false, .fabric = true}));
   Cache cache{*there.context};
 
   CudaSharedFile share(Block b, std::uint64_t generation = 3) {
@@ -73,6 +74,7 @@ TEST_CASE("cuda import cache: a second import of an allocation has the same mapp
   };
   once(p.plain);
   once(p.vmm.memory());
+  once(p.fabric.memory());
   once(p.pool.memory());
 }
 
@@ -135,6 +137,7 @@ TEST_CASE("cuda import cache: hostile blobs beside an open allocation: refused, 
   };
   try_all(p.plain);
   try_all(p.vmm.memory());
+  try_all(p.fabric.memory());
   try_all(p.pool.memory());
   CHECK(p.there.cuda.virtual_memory.allocations() == 0);
 }

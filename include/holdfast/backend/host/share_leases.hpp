@@ -21,8 +21,8 @@ namespace holdfast {
 ///
 /// A lease is a pipe. The importer gets the writing end beside the handle and closes it when it has closed the memory; the
 /// system does it for a process that ends, however it ends, so that nothing has to be cleaned up and no process number is
-/// looked at. Others that were forked while the end was open here hold it too. Its end waits for all leases: see `wait` and
-/// `revoke`. Threads: any. Cost: calls look at leases with a system call each.
+/// looked at; of another host nothing is known so. Others that were forked while the end was open here hold it too. Its end
+/// waits for all leases: see `wait` and `revoke`. Threads: any. Cost: calls look at leases with a system call each.
 template <memory_backend Backend>
 class ShareLeases {
  public:
