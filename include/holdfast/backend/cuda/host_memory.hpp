@@ -7,6 +7,7 @@
 #include "holdfast/backend/cuda/context.hpp"
 #include "holdfast/backend/cuda/detail/cuda_copies.hpp"
 #include "holdfast/concepts/memory_backend.hpp"
+#include "holdfast/core/owned.hpp"
 
 namespace holdfast {
 
@@ -95,16 +96,7 @@ class BasicCudaRegistration {
  public:
   using context_type = BasicCudaContext<Driver>;
   constexpr BasicCudaRegistration() noexcept = default;
-  BasicCudaRegistration(BasicCudaRegistration&& other) noexcept
-      : state_(std::exchange(other.state_, nullptr)), block_(std::exchange(other.block_, {})) {}
-  BasicCudaRegistration& operator=(BasicCudaRegistration other) noexcept {
-    std::swap(state_, other.state_);
-    std::swap(block_, other.block_);
-    return *this;
-  }
-  ~BasicCudaRegistration() {
-    if (state_ != nullptr) state_->insist(cuda_call::MemHostUnregister{}, static_cast<void*>(block_.data));
-  }
+
   /// Locks it. Errors: invalid_argument (empty), already_exists (a part is locked already), out_of_memory, the driver's own.
   [[nodiscard]] static Result<BasicCudaRegistration> make(const context_type& context, Block block) noexcept {
     if (block.data == nullptr || block.size <= 0) return make_error(Errc::invalid_argument, "there is nothing to register");
@@ -113,15 +105,20 @@ class BasicCudaRegistration {
     Error e = state.inside(cuda_call::MemHostRegister{}, static_cast<void*>(block.data), static_cast<std::size_t>(block.size), flags);
     if (!e.ok()) return e;
     BasicCudaRegistration made;
-    made.state_ = &state;
-    made.block_ = block;
+    made.open_ = Owned<Open>({&state, block});
     return made;
   }
-  [[nodiscard]] Block block() const noexcept { return block_; }
+  [[nodiscard]] Block block() const noexcept { return open_->block; }
 
  private:
-  detail::CudaState<Driver>* state_ = nullptr;
-  Block block_;
+  struct Open {
+    detail::CudaState<Driver>* state = nullptr;
+    Block block;
+    void close() noexcept {
+      if (state != nullptr) state->insist(cuda_call::MemHostUnregister{}, static_cast<void*>(block.data));
+    }
+  };
+  Owned<Open> open_;
 };
 
 /// Host memory of this machine's driver.

@@ -58,17 +58,16 @@ class BasicCudaFabricImport {
     if (const Result<bool> seen = detail::cuda_admit(context.state(), blob, ShareKind::cuda_fabric, self, generation); !seen.ok())
       return seen.error();
     CUmemFabricHandle native = detail::cuda_fabric_handle(blob);
-    Result<Mapped> mapped = Mapped::open(context.state(), &native, CU_MEM_HANDLE_TYPE_FABRIC, blob);
+    auto mapped = detail::cuda_map_shared(context.state(), &native, CU_MEM_HANDLE_TYPE_FABRIC, blob);
     if (!mapped.ok()) return mapped.error();
     BasicCudaFabricImport made;
-    made.mapped_ = std::move(*mapped);
+    made.open_ = std::move(*mapped);
     return made;
   }
-  [[nodiscard]] Block block() const noexcept { return mapped_.block(); }
+  [[nodiscard]] Block block() const noexcept { return open_->block; }
 
  private:
-  using Mapped = detail::CudaMappedImport<Driver>;
-  Mapped mapped_;
+  Owned<detail::CudaMapped<Driver>> open_;
 };
 
 /// The imports of this machine's driver.

@@ -63,18 +63,17 @@ class BasicCudaFileImport {
                                                         std::uint64_t generation) noexcept {
     const Result<bool> seen = detail::cuda_admit(context.state(), blob, ShareKind::cuda_file, self, generation);
     if (!seen.ok()) return seen.error();
-    Result<Mapped> mapped =
-        Mapped::open(context.state(), reinterpret_cast<void*>(static_cast<std::intptr_t>(file)), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, blob);
+    void* const native = reinterpret_cast<void*>(static_cast<std::intptr_t>(file));
+    auto mapped = detail::cuda_map_shared(context.state(), native, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, blob);
     if (!mapped.ok()) return detail::cuda_unopened(mapped.error(), *seen);
     BasicCudaFileImport made;
-    made.mapped_ = std::move(*mapped);
+    made.open_ = std::move(*mapped);
     return made;
   }
-  [[nodiscard]] Block block() const noexcept { return mapped_.block(); }
+  [[nodiscard]] Block block() const noexcept { return open_->block; }
 
  private:
-  using Mapped = detail::CudaMappedImport<Driver>;
-  Mapped mapped_;
+  Owned<detail::CudaMapped<Driver>> open_;
 };
 
 /// The imports of this machine's driver.

@@ -4,9 +4,9 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "holdfast/backend/cuda/detail/cuda_state.hpp"
+#include "holdfast/core/owned.hpp"
 
 namespace holdfast {
 
@@ -77,31 +77,29 @@ class BasicCudaStream {
   using ref_type = BasicCudaStreamRef<Driver>;
 
   constexpr BasicCudaStream() noexcept = default;
-  BasicCudaStream(BasicCudaStream&& other) noexcept : ref_(std::exchange(other.ref_, {})) {}
-  BasicCudaStream& operator=(BasicCudaStream other) noexcept {
-    std::swap(ref_, other.ref_);
-    return *this;
-  }
-  ~BasicCudaStream() {
-    if (ref_) ref_.state().insist(cuda_call::StreamDestroy{}, ref_.native());
-  }
 
-  [[nodiscard]] const ref_type& ref() const noexcept { return ref_; }
-  operator const ref_type&() const noexcept { return ref_; }
-  [[nodiscard]] CUstream native() const noexcept { return ref_.native(); }
-  [[nodiscard]] std::uint64_t id() const noexcept { return ref_.id(); }
-  [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(ref_); }
+  [[nodiscard]] const ref_type& ref() const noexcept { return open_->ref; }
+  operator const ref_type&() const noexcept { return ref(); }
+  [[nodiscard]] CUstream native() const noexcept { return ref().native(); }
+  [[nodiscard]] std::uint64_t id() const noexcept { return ref().id(); }
+  [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(ref()); }
   /// As of the reference.
-  [[nodiscard]] Error synchronize() const noexcept { return ref_.synchronize(); }
-  [[nodiscard]] Result<bool> idle() const noexcept { return ref_.idle(); }
+  [[nodiscard]] Error synchronize() const noexcept { return ref().synchronize(); }
+  [[nodiscard]] Result<bool> idle() const noexcept { return ref().idle(); }
   /// Gives the native stream up to the caller.
-  [[nodiscard]] CUstream release() noexcept { return std::exchange(ref_, {}).native(); }
+  [[nodiscard]] CUstream release() noexcept { return open_.release().ref.native(); }
 
   // For contexts.
-  explicit BasicCudaStream(ref_type ref) noexcept : ref_(ref) {}
+  explicit BasicCudaStream(ref_type ref) noexcept : open_(Open{ref}) {}
 
  private:
-  ref_type ref_;
+  struct Open {
+    ref_type ref;
+    void close() noexcept {
+      if (ref) ref.state().insist(cuda_call::StreamDestroy{}, ref.native());
+    }
+  };
+  Owned<Open> open_;
 };
 
 /// The streams of this machine's driver.

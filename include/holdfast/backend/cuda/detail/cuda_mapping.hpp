@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
 
 #include "holdfast/backend/cuda/detail/cuda_copies.hpp"
+#include "holdfast/core/owned.hpp"
 #include "holdfast/core/share_blob.hpp"
 
 namespace holdfast::detail {
@@ -68,46 +68,29 @@ void cuda_unmap(CudaState<Driver>& state, Block range, CudaHandle memory, CudaHa
 
 // Another process's virtual memory while it is mapped here, however its handle came.
 template <cuda_driver Driver>
-class CudaMappedImport {
- public:
-  constexpr CudaMappedImport() noexcept = default;
-  CudaMappedImport(CudaMappedImport&& other) noexcept
-      : state_(std::exchange(other.state_, nullptr)), memory_(other.memory_), whole_(other.whole_), block_(std::exchange(other.block_, {})) {}
-  CudaMappedImport& operator=(CudaMappedImport other) noexcept {
-    std::swap(state_, other.state_);
-    std::swap(memory_, other.memory_);
-    std::swap(whole_, other.whole_);
-    std::swap(block_, other.block_);
-    return *this;
+struct CudaMapped {
+  CudaState<Driver>* state = nullptr;
+  CudaHandle memory = 0;
+  Block whole, block;
+  void close() noexcept {
+    if (state == nullptr) return;
+    state->insist(cuda_call::CtxSynchronize{});  // unmapping waits for nothing that runs
+    cuda_unmap(*state, whole, memory);
   }
-  ~CudaMappedImport() {
-    if (state_ == nullptr) return;
-    state_->insist(cuda_call::CtxSynchronize{});  // unmapping waits for nothing that runs
-    cuda_unmap(*state_, whole_, memory_);
-  }
-
-  // Of a blob that `check_share` has passed; `native` is what its kind's handles are to the driver.
-  [[nodiscard]] static Result<CudaMappedImport> open(CudaState<Driver>& state, void* native, CUmemAllocationHandleType type,
-                                                     const ShareBlob& blob) noexcept {
-    const CUmemAllocationProp props = cuda_properties(state.device);
-    std::size_t granule = 0;
-    if (Error e = state.call(cuda_call::MemGetAllocationGranularity{}, &granule, &props, CU_MEM_ALLOC_GRANULARITY_MINIMUM); !e.ok()) return e;
-    if (static_cast<std::size_t>(blob.whole) % granule != 0) return make_error(Errc::corrupt, "a shared allocation has no such size");
-    CudaMappedImport made;
-    if (Error e = state.call(cuda_call::MemImportFromShareableHandle{}, &made.memory_, native, type); !e.ok()) return e;
-    const Result<Block> whole = cuda_map(state, made.memory_, blob.whole, Bytes{0});
-    if (!whole.ok()) return whole.error();
-    made.state_ = &state;
-    made.whole_ = *whole;
-    made.block_ = {whole->data + blob.handle.offset, blob.handle.size};
-    return made;
-  }
-  [[nodiscard]] Block block() const noexcept { return block_; }
-
- private:
-  CudaState<Driver>* state_ = nullptr;
-  CudaHandle memory_ = 0;
-  Block whole_, block_;
 };
+// Of a blob that `check_share` has passed; `native` is what its kind's handles are to the driver.
+template <cuda_driver Driver>
+[[nodiscard]] Result<Owned<CudaMapped<Driver>>> cuda_map_shared(CudaState<Driver>& state, void* native, CUmemAllocationHandleType type,
+                                                                const ShareBlob& blob) noexcept {
+  const CUmemAllocationProp props = cuda_properties(state.device);
+  std::size_t granule = 0;
+  if (Error e = state.call(cuda_call::MemGetAllocationGranularity{}, &granule, &props, CU_MEM_ALLOC_GRANULARITY_MINIMUM); !e.ok()) return e;
+  if (static_cast<std::size_t>(blob.whole) % granule != 0) return make_error(Errc::corrupt, "a shared allocation has no such size");
+  CudaHandle memory = 0;
+  if (Error e = state.call(cuda_call::MemImportFromShareableHandle{}, &memory, native, type); !e.ok()) return e;
+  const Result<Block> whole = cuda_map(state, memory, blob.whole, Bytes{0});
+  if (!whole.ok()) return whole.error();
+  return Owned<CudaMapped<Driver>>({&state, memory, *whole, {whole->data + blob.handle.offset, blob.handle.size}});
+}
 
 }  // namespace holdfast::detail
