@@ -17,6 +17,7 @@
 #include "holdfast/backend/stack.hpp"
 #include "support/death.hpp"
 #include "support/strict_memory.hpp"
+#include "support/texts.hpp"
 
 using namespace holdfast;
 using namespace holdfast::testing;
@@ -26,13 +27,6 @@ namespace {
 struct Collect {
   std::vector<GuardFault>* faults;
   void on_fault(const GuardFault& fault) noexcept { faults->push_back(fault); }
-};
-struct TextSink {
-  std::string text;
-  Error write(std::string_view more) noexcept {
-    text += more;
-    return {};
-  }
 };
 struct Deaf {
   void on_fault(int) noexcept {}
@@ -190,7 +184,7 @@ TEST_CASE("cases/26 row 9: a double free is an error that names the block, and t
   CHECK(faults[0].tag.name == std::string_view("t2"));
   CHECK(faults[0].tag.number == 4);
   CHECK(limit.live() == live);
-  TextSink out;
+  StringSink out;
   CHECK(write_fault(out, faults[0]).ok());
   CHECK(out.text == "released twice: a block of 500 bytes, allocation 1 \"t2\" 4");
 }
@@ -261,7 +255,7 @@ TEST_CASE("cases/26: of the trace the source sees true sizes only, double and un
 
 TEST_CASE("guarded: the sentences of the faults") {
   const auto sentence = [](const GuardFault& f) {
-    TextSink out;
+    StringSink out;
     CHECK(write_fault(out, f).ok());
     return out.text;
   };

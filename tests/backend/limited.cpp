@@ -14,19 +14,10 @@
 #include "holdfast/backend/stack.hpp"
 #include "holdfast/concepts/sink.hpp"
 #include "support/strict_memory.hpp"
+#include "support/texts.hpp"
 
 using namespace holdfast;
 using namespace holdfast::testing;
-
-namespace {
-struct TextSink {
-  std::string text;
-  Error write(std::string_view more) noexcept {
-    text += more;
-    return {};
-  }
-};
-}  // namespace
 
 TEST_CASE("limited: what would pass the limit is refused without asking the source, and the error says all figures") {
   StrictLog log;
@@ -38,9 +29,7 @@ TEST_CASE("limited: what would pass the limit is refused without asking the sour
   CHECK(e.code == Errc::over_budget);
   CHECK(status_kind(e) == StatusKind::resource_exhausted);
   CHECK(e.stage == Stage::allocation);
-  TextSink out;
-  CHECK(write_error(out, e).ok());
-  CHECK(out.text == "the memory limit would be passed (requested 401, available 400) [limit 1000]");
+  CHECK(sentence(e) == "the memory limit would be passed (requested 401, available 400) [limit 1000]");
   const Block b = *memory.allocate(400, Alignment(64));  // to the byte
   CHECK(limit.live() == 1000);
   CHECK(limit.peak() == 1000);

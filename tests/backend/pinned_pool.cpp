@@ -16,6 +16,7 @@
 #include "holdfast/concepts/sink.hpp"
 #include "support/fake_pinner.hpp"
 #include "support/strict_memory.hpp"
+#include "support/texts.hpp"
 
 using namespace holdfast;
 using namespace holdfast::literals;
@@ -50,13 +51,6 @@ struct Rig {
   Heap heap;
   explicit Rig(PinnedOptions options = {})
       : heap(std::move(*Heap::make(options, make_stack<Strict>(StrictMemory(log), pinner), FakeMeter{&room, &asked}))) {}
-};
-struct TextSink {
-  std::string text;
-  Error write(std::string_view more) noexcept {
-    text += more;
-    return {};
-  }
 };
 std::uintptr_t number(const Block& b) { return reinterpret_cast<std::uintptr_t>(b.data); }
 
@@ -210,18 +204,13 @@ TEST_CASE("pinned_pool: the budget is asked for before each growth: the user's l
   options.reserve = 100_KiB;
   Rig rig(options);
   auto pool = rig.heap.pool();
-  const auto text = [&](const Error& e) {
-    TextSink out;
-    CHECK(write_error(out, e).ok());
-    return out.text;
-  };
   const Block a = *pool.allocate(900_KiB, Alignment(64));
   CHECK(rig.asked == 1);
   const Bytes locked = pool.statistics().locked;
   CHECK(locked == 960_KiB);  // in steps of 64 KiB
   Error e = pool.allocate(200_KiB, Alignment(64)).error();
   CHECK(e.code == Errc::over_budget);
-  CHECK(text(e) == "the limit of pinned host memory is reached (requested 204800, available " + std::to_string(64_KiB) + ") [limit 1048576]");
+  CHECK(sentence(e) == "the limit of pinned host memory is reached (requested 204800, available " + std::to_string(64_KiB) + ") [limit 1048576]");
   CHECK(pool.statistics().locked == locked);
   pool.deallocate(a);  // kept, and given up when its room is needed
   const Block b = *pool.allocate(500_KiB, Alignment(64));
@@ -229,11 +218,11 @@ TEST_CASE("pinned_pool: the budget is asked for before each growth: the user's l
   rig.room = {300_KiB, LimitSource::cgroup};
   e = pool.allocate(201_KiB, Alignment(64)).error();
   CHECK(status_kind(e) == StatusKind::resource_exhausted);
-  CHECK(text(e) == "the control group has no more memory to pin on the host (requested 205824, available 196608)");  // of 200 KiB, the largest that fits
+  CHECK(sentence(e) == "the control group has no more memory to pin on the host (requested 205824, available 196608)");  // of 200 KiB, the largest that fits
   const Block c = *pool.allocate(196608, Alignment(64));
   rig.room = {50_KiB, LimitSource::system};
   e = pool.allocate(100_KiB, Alignment(64)).error();
-  CHECK(text(e) == "the system has no more memory to pin on the host (requested 102400, available 0)");
+  CHECK(sentence(e) == "the system has no more memory to pin on the host (requested 102400, available 0)");
   pool.deallocate(c);
   const Block again = *pool.allocate(196608, Alignment(64));  // from what is kept: nothing grows
   CHECK(pool.allocate(1, Alignment(1)).error().requested == 1);

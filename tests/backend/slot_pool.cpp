@@ -15,19 +15,12 @@
 #include "support/fake_clock.hpp"
 #include "support/gate.hpp"
 #include "support/strict_memory.hpp"
+#include "support/texts.hpp"
 
 using namespace holdfast;
 using namespace holdfast::testing;
 
 namespace {
-
-struct TextSink {
-  std::string text;
-  Error write(std::string_view more) noexcept {
-    text += more;
-    return {};
-  }
-};
 
 std::uintptr_t number(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
@@ -128,9 +121,7 @@ TEST_CASE_TEMPLATE("HP1: 128 packed slots of 4 bytes come in order, the 129th fa
   CHECK(s.capacity == 128);
   CHECK(s.failures == 1);
   CHECK(s.acquires == 128);
-  TextSink out;
-  CHECK(write_error(out, more.error()).ok());
-  CHECK(out.text == "all pinned host slots are in use (requested 1, available 0) [count 128]");
+  CHECK(sentence(more.error()) == "all pinned host slots are in use (requested 1, available 0) [count 128]");
 }
 
 TEST_CASE_TEMPLATE("HP2: a slot that comes back goes out again; cycles leave none in use", Pool, Free, Mutexed, Single) {
@@ -463,9 +454,7 @@ TEST_CASE("HP10: what the backend refuses is an error that says pinned host and 
   log.fail_at = 1;
   const Error e = SlotPool<StrictMemory>::make(StrictMemory(log), slots(128, 1)).error();
   CHECK(e.code == Errc::out_of_memory);
-  TextSink out;
-  CHECK(write_error(out, e).ok());
-  CHECK(out.text == "Out of memory allocating pinned host slots (requested 8192)");
+  CHECK(sentence(e) == "Out of memory allocating pinned host slots (requested 8192)");
   CHECK(log.live.empty());
 }
 
@@ -512,7 +501,7 @@ TEST_CASE("slot_pool: the full text of exhaustion names the oldest holder, its a
   first = {};
   time.now += 12 * millisecond;
   first = std::move(*pool.acquire(Tag{"c", 3}));
-  TextSink out;
+  StringSink out;
   CHECK(!pool.acquire({}, out).ok());
   CHECK(out.text ==
         "all pinned host slots are in use (requested 1, available 0) [count 2]; 2 of 2 pinned host slots are in use; slot 1 has been held "

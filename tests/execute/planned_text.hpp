@@ -20,13 +20,9 @@
 #include "holdfast/plan/buffers.hpp"
 #include "holdfast/plan/liveness.hpp"
 #include "holdfast/plan/plan_offsets.hpp"
+#include "support/texts.hpp"
 
 namespace holdfast::testing {
-
-struct TextSink {
-  std::string text;
-  Error write(std::string_view part) noexcept { return text.append(part), Error{}; }
-};
 
 /// All stages of a program; a test may damage one before it makes the next.
 struct PlannedText {
@@ -38,11 +34,7 @@ struct PlannedText {
 
   explicit PlannedText(std::string_view text) {
     Result<Module> m = parse_hlo_text(text);
-    if (!m.ok()) {
-      TextSink out;
-      static_cast<void>(write_error(out, m.error()));
-      FAIL(out.text, " at ", m.error().line(), ":", m.error().column());
-    }
+    if (!m.ok()) FAIL(testing::sentence(m.error()), " at ", m.error().line(), ":", m.error().column());
     module = std::move(*m);
     values = std::move(*analyze_values(module));
     live = std::move(*analyze_liveness(module, values));
@@ -151,7 +143,7 @@ struct CheckedRun {
     return error.ok() && kernel->fault().kind == PatternFault::Kind::none;
   }
   [[nodiscard]] std::string sentence(const PlannedText& p) const {
-    TextSink out;
+    StringSink out;
     static_cast<void>(write_fault(out, p.module, kernel->fault()));
     return out.text;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "holdfast/plan/interval_csv.hpp"
+#include "support/texts.hpp"
 
 #include <string>
 #include <string_view>
@@ -10,11 +11,6 @@
 using namespace holdfast;
 
 namespace {
-
-struct Text {
-  std::string text;
-  Error write(std::string_view part) noexcept { return text.append(part), Error{}; }
-};
 
 Error error_of(std::string_view text) { return parse_interval_csv(text).error(); }
 
@@ -96,7 +92,7 @@ TEST_CASE(
     "interval_csv: writing repeats the columns and adds the offsets, or fills them where there is "
     "a column") {
   const Bytes offsets[] = {128, 0};
-  Text added, filled;
+  testing::StringSink added, filled;
   const auto t = parse_interval_csv("id,lower,upper,size\r\na,0,3,10\r\n\r\nb,2,5,7\r\n");
   REQUIRE(t.ok());
   CHECK(write_interval_csv(*t, offsets, added).ok());
@@ -107,7 +103,7 @@ TEST_CASE(
   CHECK(filled.text == "offset,id,lower,upper,size\n128,a,0,3,10\n0,b,2,5,7\n");
   const auto last = parse_interval_csv(added.text);
   REQUIRE(last.ok());
-  Text same;
+  testing::StringSink same;
   CHECK(write_interval_csv(*last, offsets, same).ok());
   CHECK(same.text == added.text);
 }

@@ -11,6 +11,7 @@
 
 #include "holdfast/backend/host/system_memory.hpp"
 #include "support/shared.hpp"
+#include "support/texts.hpp"
 
 using namespace holdfast;
 
@@ -23,19 +24,14 @@ Block at(std::uintptr_t address, Bytes size) {
   return {reinterpret_cast<std::byte*>(address << 6), size};
 }
 
-struct Text {
-  std::string text;
-  Error write(std::string_view part) noexcept { return text.append(part), Error{}; }
-};
-
 std::string report(const Point& point, const Watch& watch, const LeakRules& rules,
                    LeakSummary* summary = nullptr) {
-  Text out;
+  testing::StringSink out;
   CHECK(write_leaks(point, watch, rules, out, summary).ok());
   return out.text;
 }
 std::string text_of(const LiveFault& f) {
-  Text out;
+  testing::StringSink out;
   CHECK(write_fault(f, out).ok());
   return out.text;
 }

@@ -10,15 +10,11 @@
 #include <doctest/doctest.h>
 
 #include "support/shared.hpp"
+#include "support/texts.hpp"
 
 using namespace holdfast;
 
 namespace {
-
-struct Text {
-  std::string text;
-  Error write(std::string_view part) noexcept { return text.append(part), Error{}; }
-};
 
 MemoryLog read(std::string_view text) {
   Result<MemoryLog> log = read_memory_log(text);
@@ -141,7 +137,7 @@ TEST_CASE("memory_log: a recorder's own log comes back, names and losses include
   r.on_deallocate(at(0x20, 64));
   r.on_allocate({}, {});
   r.on_deallocate(at(0xabc0, 100));
-  Text out;
+  testing::StringSink out;
   REQUIRE(write_memory_log(r, out).ok());
   CHECK(out.text.find(",allocate,0xabc0,100,\"a \"\"b\"\", c\",0xffffffffffffffff\n") !=
         std::string::npos);

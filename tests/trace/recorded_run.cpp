@@ -21,6 +21,7 @@
 #include "holdfast/trace/memory_log.hpp"
 #include "holdfast/trace/recorder.hpp"
 #include "holdfast/trace/replay.hpp"
+#include "support/texts.hpp"
 
 using namespace holdfast;
 using namespace holdfast::literals;
@@ -46,11 +47,6 @@ struct Run {
   [[nodiscard]] Watched memory() {
     return make_stack<Watched>(heap.pool(), limit, counters, live, recorder);
   }
-};
-
-struct Text {
-  std::string text;
-  Error write(std::string_view part) noexcept { return text.append(part), Error{}; }
 };
 
 }  // namespace
@@ -92,7 +88,7 @@ TEST_CASE("recorded_run: four threads on one pool, then the recording on another
   run.live.visit([&](const LiveBlock& b) { owners |= 1u << b.tag.number; });
   CHECK(owners == 0xF);
 
-  Text log;
+  testing::StringSink log;
   REQUIRE(write_memory_log(run.recorder, log).ok());
   const Result<MemoryLog> read = read_memory_log(log.text);
   REQUIRE(read.ok());
@@ -106,7 +102,7 @@ TEST_CASE("recorded_run: four threads on one pool, then the recording on another
   CHECK(again.peak_live <= counted.bytes.peak + Bytes{threads} * 20'000);
   CHECK(again.peak_live >= counted.bytes.peak - Bytes{threads} * 20'000);
 
-  Text report;
+  testing::StringSink report;
   LeakSummary leaks;
   const auto end = Checkpoint<SystemMemory>::take(run.live);
   REQUIRE(
@@ -123,7 +119,7 @@ TEST_CASE("recorded_run: failures are counted and recorded, and a block of nothi
   CHECK(run.counters.figures().failures == 1);
   CHECK(run.live.figures().events == 0);
   CHECK(run.recorder.count() == 1);
-  Text log;
+  testing::StringSink log;
   REQUIRE(write_memory_log(run.recorder, log).ok());
   CHECK(log.text.find(",failure,0x0,68157440,\"over_budget\",") != std::string::npos);
 }

@@ -14,6 +14,7 @@
 #include "holdfast/trace/checkpoint.hpp"
 #include "holdfast/trace/live_set.hpp"
 #include "support/gate.hpp"
+#include "support/texts.hpp"
 
 using namespace holdfast;
 
@@ -31,11 +32,6 @@ Frames of(const auto& table, StackId id) {
   const auto f = table.frames(id);
   return {f.begin(), f.end()};
 }
-
-struct Text {
-  std::string text;
-  Error write(std::string_view part) noexcept { return text.append(part), Error{}; }
-};
 
 }  // namespace
 
@@ -117,7 +113,7 @@ TEST_CASE(
   CHECK(loop[2] == loop[0]);
   CHECK(other != loop[0]);
   CHECK(table.frames(loop[0]).size() > 2);
-  Text text;
+  testing::StringSink text;
   REQUIRE(write_stack(table, loop[0], text).ok());
   CHECK(static_cast<std::size_t>(std::count(text.text.begin(), text.text.end(), '\n')) ==
         table.frames(loop[0]).size());
