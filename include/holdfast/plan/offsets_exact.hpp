@@ -96,7 +96,7 @@ struct ExactPlanner {
     if (Error e = detail::prepare_offsets(problem, offsets.size(), in); !e.ok()) return e;
     Bytes peak = max_bytes;
     if (Error e = detail::first_offsets(in, fills, greedy_groups, stop, offsets, peak); !e.ok()) return e;
-    if (peak > in.lower_bound)
+    if (peak > in.lower_bound && nodes > 0)
       detail::improve_offsets(in, problem.capacity, nodes, stop, offsets, peak, in.lower_bound);
     return detail::finish_offsets(problem, in.lower_bound, offsets);
   }

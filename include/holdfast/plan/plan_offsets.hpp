@@ -7,11 +7,10 @@
 
 #include "holdfast/core/result.hpp"
 #include "holdfast/core/units.hpp"
-#include "holdfast/plan/detail/first_offsets.hpp"
-#include "holdfast/plan/detail/offset_problem.hpp"
 #include "holdfast/plan/live_range.hpp"
 #include "holdfast/plan/offset_planner.hpp"
 #include "holdfast/plan/offsets_exact.hpp"
+#include "holdfast/plan/stop.hpp"
 
 namespace holdfast {
 
@@ -32,14 +31,8 @@ struct PlanOffsets {
   HOLDFAST_NO_UNIQUE_ADDRESS Stop stop = {};
 
   constexpr Result<OffsetPlan> operator()(const OffsetProblem& problem, std::span<Bytes> offsets) const {
-    detail::OffsetInput in;
-    if (Error e = detail::prepare_offsets(problem, offsets.size(), in); !e.ok()) return e;
-    Bytes peak = max_bytes;
     const auto greedy = static_cast<std::uint32_t>(std::clamp<std::int64_t>(nodes / 64, greedy_groups, 0xFFFFFFFF));
-    if (Error e = detail::first_offsets(in, fills, greedy, stop, offsets, peak); !e.ok()) return e;
-    if (peak > in.lower_bound && nodes > 0)
-      detail::improve_offsets(in, problem.capacity, nodes, stop, offsets, peak, in.lower_bound);
-    return detail::finish_offsets(problem, in.lower_bound, offsets);
+    return ExactPlanner<Stop>{nodes, fills, greedy, stop}(problem, offsets);
   }
 };
 static_assert(offset_planner<PlanOffsets<>>);
