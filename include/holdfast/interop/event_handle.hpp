@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "holdfast/concepts/event.hpp"
+#include "holdfast/core/intrusive_ptr.hpp"
 #include "holdfast/core/result.hpp"
 
 namespace holdfast {
@@ -42,9 +42,9 @@ static_assert(std::is_standard_layout_v<EventTable> && std::is_trivially_copyabl
 namespace detail {
 
 template <notifying_event E>
-struct EventInHandle {
+struct EventInHandle : RefCounted<EventInHandle<E>> {
+  explicit EventInHandle(E e) noexcept : event(std::move(e)) {}
   E event;
-  std::atomic<std::uint32_t> refs{1};
 };
 
 struct CallbackNode : Continuation {
@@ -56,11 +56,8 @@ template <notifying_event E>
 struct EventTableOf {
   using Cell = EventInHandle<E>;
   static const E& of(void* event) noexcept { return static_cast<Cell*>(event)->event; }
-  static void retain(void* event) noexcept { static_cast<Cell*>(event)->refs.fetch_add(1, std::memory_order_relaxed); }
-  static void release(void* event) noexcept {
-    auto* cell = static_cast<Cell*>(event);
-    if (cell->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete cell;
-  }
+  static void retain(void* event) noexcept { static_cast<Cell*>(event)->retain(); }
+  static void release(void* event) noexcept { static_cast<Cell*>(event)->drop(); }
   static void and_then(void* event, void (*callback)(void*), void* argument) noexcept {
     auto* node = new (std::nothrow) CallbackNode;
     if (node == nullptr) {
@@ -121,7 +118,7 @@ class EventHandle {
   /// Makes a handle of an event. Errors: out_of_memory. Cost: one allocation.
   template <notifying_event E>
   [[nodiscard]] static Result<EventHandle> make(E event) noexcept {
-    auto* cell = new (std::nothrow) detail::EventInHandle<E>{std::move(event)};
+    auto* cell = new (std::nothrow) detail::EventInHandle<E>(std::move(event));
     if (cell == nullptr) return make_error(Errc::out_of_memory, "no memory for an event's handle");
     return EventHandle(&detail::EventTableOf<E>::table, cell);
   }

@@ -14,6 +14,7 @@
 #include "holdfast/backend/jit/probe.hpp"
 #include "holdfast/concepts/lock.hpp"
 #include "holdfast/concepts/sink.hpp"
+#include "holdfast/core/intrusive_ptr.hpp"
 
 namespace holdfast {
 
@@ -30,17 +31,6 @@ class MapperHandle {
   using mapper_type = BasicMemoryMapper<Calls>;
 
   MapperHandle() noexcept = default;
-  MapperHandle(const MapperHandle& other) noexcept : entry_(other.entry_) {
-    if (entry_ != nullptr) entry_->shares.fetch_add(1, std::memory_order_relaxed);
-  }
-  MapperHandle(MapperHandle&& other) noexcept : entry_(std::exchange(other.entry_, nullptr)) {}
-  MapperHandle& operator=(MapperHandle other) noexcept {
-    std::swap(entry_, other.entry_);
-    return *this;
-  }
-  ~MapperHandle() {
-    if (entry_ != nullptr) entry_->registry->drop(entry_);
-  }
 
   [[nodiscard]] mapper_type& operator*() const noexcept { return entry_->mapper; }
   [[nodiscard]] mapper_type* operator->() const noexcept { return &entry_->mapper; }
@@ -55,9 +45,11 @@ class MapperHandle {
     MappingName region;
     std::atomic<std::uint32_t> shares{1};
     Entry* next = nullptr;
+    void retain() noexcept { shares.fetch_add(1, std::memory_order_relaxed); }
+    void drop() noexcept { registry->drop(this); }
   };
   explicit MapperHandle(Entry* entry) noexcept : entry_(entry) {}
-  Entry* entry_ = nullptr;
+  IntrusivePtr<Entry> entry_;
 };
 
 /// The mappers of a process by the name of their region: the same name is the same mapper for as long as somebody has it.
@@ -84,7 +76,7 @@ class BasicMapperRegistry {
     LockGuard<WordLock> guard(lock_);
     for (Entry* e = first_; e != nullptr; e = e->next)
       if (e->region.view() == name.view()) {
-        e->shares.fetch_add(1, std::memory_order_relaxed);
+        e->retain();
         return handle_type(e);
       }
     const MapperFactory make = factory();
