@@ -6,21 +6,14 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "holdfast/backend/host/system_memory.hpp"
+#include "threads.hpp"
 
 namespace {
 
 using namespace holdfast;
-
-// libstdc++ and the allocator take cheaper paths until a process has had a second thread; an engine's has.
-void become_threaded() {
-  static std::once_flag once;
-  std::call_once(once, [] { std::thread([] {}).join(); });
-}
 
 void malloc_free(benchmark::State& state) {
   become_threaded();

@@ -6,8 +6,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,6 +15,7 @@
 #include "holdfast/hold/local_hold.hpp"
 #include "holdfast/hold/no_hold.hpp"
 #include "holdfast/hold/striped_hold.hpp"
+#include "threads.hpp"
 
 namespace {
 
@@ -24,11 +23,6 @@ using namespace holdfast;
 
 template <class Event, class Hold>
 using Buffer = TrackedBuffer<SystemMemory, Event, Hold>;
-
-void become_threaded() {
-  static std::once_flag once;
-  std::call_once(once, [] { std::thread([] {}).join(); });
-}
 
 // What `make_free` and `donate` must do at least.
 void pointer_make_free(benchmark::State& state) {

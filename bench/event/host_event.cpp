@@ -5,21 +5,16 @@
 #include <atomic>
 #include <future>
 #include <latch>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "holdfast/event/host_event.hpp"
+#include "threads.hpp"
 
 namespace {
 
 using namespace holdfast;
-
-void become_threaded() {
-  static std::once_flag once;
-  std::call_once(once, [] { std::thread([] {}).join(); });
-}
 
 void latch_set_wait(benchmark::State& state) {
   become_threaded();

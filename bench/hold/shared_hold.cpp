@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "holdfast/buffer/tracked_buffer.hpp"
 #include "holdfast/event/host_event.hpp"
 #include "holdfast/hold/striped_hold.hpp"
+#include "threads.hpp"
 
 namespace {
 
@@ -51,12 +51,6 @@ class MutexHold {
   bool gone_ = false;
   std::vector<HostEvent> events_;
 };
-
-// libstdc++ takes cheaper paths until a process has had a second thread; an engine's has.
-void become_threaded() {
-  static std::once_flag once;
-  std::call_once(once, [] { std::thread([] {}).join(); });
-}
 
 std::atomic<std::uint64_t> shared_count{0};
 void atomic_pair(benchmark::State& state) {
