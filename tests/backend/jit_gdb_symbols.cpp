@@ -82,16 +82,12 @@ TEST_CASE("gdb_symbols: code that calls back (the child of the next case)") {
   const auto stop = reinterpret_cast<std::uint64_t>(&holdfast_gdb_stop);
   std::memcpy(code + 6, &stop, 8);
   MemoryMapper mapper({MapMode::dual_memfd, CodeFile::memfd}, MappingName::make("gdb", "1"));
-  Result<CodeBlock> block = mapper.reserve(4096);
-  REQUIRE(block.ok());
-  REQUIRE(mapper.commit(*block).ok());
-  std::memcpy(block->write + entry, code, sizeof code);
-  REQUIRE(mapper.seal(*block).ok());
-  const JitSymbol symbol{"holdfast_jitted_kernel", block->run + entry, sizeof code};
+  CodeBlock block = sealed_code(mapper, code, sizeof code);
+  const JitSymbol symbol{"holdfast_jitted_kernel", block.run + entry, sizeof code};
   Result<GdbSymbols> known = GdbSymbols::make({&symbol, 1});
   REQUIRE(known.ok());
-  CHECK(call_at(block->run + entry) == 42);
-  mapper.release(*block);
+  CHECK(call_at(block.run + entry) == 42);
+  mapper.release(block);
 }
 
 TEST_CASE("gdb_symbols: gdb names the frame of code in its back trace") {

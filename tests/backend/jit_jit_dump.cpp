@@ -79,17 +79,13 @@ TEST_CASE("jit_dump: code that perf samples (the child of the next case)") {
   const std::uint32_t turns = there != nullptr ? 1'500'000'000u : 10u;
   std::memcpy(code + 1, &turns, 4);
   MemoryMapper mapper({MapMode::dual_memfd, CodeFile::memfd}, MappingName::make("perf", "2"));
-  Result<CodeBlock> block = mapper.reserve(4096);
-  REQUIRE(block.ok());
-  REQUIRE(mapper.commit(*block).ok());
-  std::memcpy(block->write + entry, code, sizeof code);
-  REQUIRE(mapper.seal(*block).ok());
+  CodeBlock block = sealed_code(mapper, code, sizeof code);
   const TemporaryFolder folder;
   Result<JitDump> dump = JitDump::open(there != nullptr ? there : folder.path.c_str());
   REQUIRE(dump.ok());
-  CHECK(dump->add({"holdfast_dumped_loop", block->run + entry, sizeof code}).ok());
-  call_at(block->run + entry);
-  mapper.release(*block);
+  CHECK(dump->add({"holdfast_dumped_loop", block.run + entry, sizeof code}).ok());
+  call_at(block.run + entry);
+  mapper.release(block);
 }
 
 TEST_CASE("jit_dump: perf inject and perf report name code that is mapped twice") {

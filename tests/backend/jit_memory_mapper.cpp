@@ -213,14 +213,10 @@ TEST_CASE("memory_mapper: sizes that cannot be and the empty block; alignment ab
 TEST_CASE("memory_mapper: code is kept from forked children only on request") {
   for (const bool keep : {false, true}) {
     MemoryMapper mapper({MapMode::dual_memfd, CodeFile::memfd}, MappingName::make("fork", ""), nullptr, keep);
-    Result<CodeBlock> block = mapper.reserve(4096);
-    REQUIRE(block.ok());
-    REQUIRE(mapper.commit(*block).ok());
     const std::vector<std::byte> code = return_constant(6);
-    std::memcpy(block->write + entry, code.data(), code.size());
-    REQUIRE(mapper.seal(*block).ok());
-    CHECK(run_child([&] { return call_at(block->run + entry); }) == (keep ? -SIGSEGV : 6));
-    mapper.release(*block);
+    CodeBlock block = sealed_code(mapper, code.data(), code.size());
+    CHECK(run_child([&] { return call_at(block.run + entry); }) == (keep ? -SIGSEGV : 6));
+    mapper.release(block);
   }
 }
 

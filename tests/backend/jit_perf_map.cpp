@@ -86,19 +86,15 @@ TEST_CASE("perf_map: code that perf samples (the child of the next case)") {
   const std::uint32_t turns = there != nullptr ? 1'500'000'000u : 10u;
   std::memcpy(code + 1, &turns, 4);
   MemoryMapper mapper({MapMode::mprotect_anon, CodeFile::none}, MappingName::make("perf", "1"));
-  Result<CodeBlock> block = mapper.reserve(4096);
-  REQUIRE(block.ok());
-  REQUIRE(mapper.commit(*block).ok());
-  std::memcpy(block->write + entry, code, sizeof code);
-  REQUIRE(mapper.seal(*block).ok());
+  CodeBlock block = sealed_code(mapper, code, sizeof code);
   const TemporaryFolder folder;
   const std::string directory = there != nullptr ? "/tmp" : folder.path;  // the one where perf looks
   Result<PerfMap> map = PerfMap::open(directory.c_str());
   REQUIRE(map.ok());
   if (there != nullptr) REQUIRE(symlink(map_path(directory).c_str(), (std::string(there) + "/map").c_str()) == 0);
-  CHECK(map->add({"holdfast_hot_loop", block->run + entry, sizeof code}).ok());
-  call_at(block->run + entry);
-  mapper.release(*block);
+  CHECK(map->add({"holdfast_hot_loop", block.run + entry, sizeof code}).ok());
+  call_at(block.run + entry);
+  mapper.release(block);
 }
 
 TEST_CASE("perf_map: perf report names the code") {

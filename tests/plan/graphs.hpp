@@ -2,6 +2,8 @@
 // The graphs of passes.md 7.8 and of case 19, made by hand, and what tests ask of schedules.
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,12 @@
 #include "holdfast/plan/memory_scheduler.hpp"
 
 namespace holdfast::testing {
+
+inline std::vector<NodeId> order(std::initializer_list<std::uint32_t> numbers) {
+  std::vector<NodeId> out;
+  for (const std::uint32_t n : numbers) out.push_back(NodeId{n});
+  return out;
+}
 
 /// The names of an order, one space between them.
 inline std::string names(const Graph& graph, const std::vector<NodeId>& order) {

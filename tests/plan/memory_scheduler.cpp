@@ -13,12 +13,6 @@ using namespace holdfast::testing;
 
 namespace {
 
-std::vector<NodeId> order(std::initializer_list<std::uint32_t> numbers) {
-  std::vector<NodeId> out;
-  for (const std::uint32_t n : numbers) out.push_back(NodeId{n});
-  return out;
-}
-
 struct NoScheduler {
   int operator()(const Graph&) const { return 0; }
 };

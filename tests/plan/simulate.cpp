@@ -12,11 +12,6 @@ using namespace holdfast::testing;
 
 namespace {
 
-std::vector<NodeId> order(std::initializer_list<std::uint32_t> numbers) {
-  std::vector<NodeId> out;
-  for (const std::uint32_t n : numbers) out.push_back(NodeId{n});
-  return out;
-}
 std::vector<NodeId> as_added(const Graph& g) {
   std::vector<NodeId> out;
   for (std::uint32_t i = 0; i < g.size(); ++i) out.push_back(NodeId{i});

@@ -270,6 +270,16 @@ inline std::vector<std::byte> return_constant(std::uint32_t value) {
 constexpr std::size_t entry = 64;
 inline int call_at(const std::byte* code) { return reinterpret_cast<int (*)()>(const_cast<std::byte*>(code))(); }
 
+/// A sealed block with these instructions at `entry`.
+template <class M>
+CodeBlock sealed_code(M& mapper, const void* code, std::size_t size) {
+  Result<CodeBlock> block = mapper.reserve(4096);
+  REQUIRE(block.ok());
+  REQUIRE(mapper.commit(*block).ok());
+  std::memcpy(block->write + entry, code, size);
+  REQUIRE(mapper.seal(*block).ok());
+  return *block;
+}
 
 /// Reserves, writes, seals and calls `return value`; -1 where a step fails, -2 where a page was writable and executable between the steps.
 template <class M>
