@@ -5,53 +5,22 @@
 #include <optional>
 
 #include "holdfast/hold/shared_hold.hpp"
-#include "model/explorer.hpp"
+#include "model/guarded_hold.hpp"
 
 using namespace holdfast;
 using model::check_all;
 using model::Data;
+using model::never;
 using model::require;
 
 namespace {
 
 using Hold = BasicSharedHold<model::Sync>;
-constexpr auto never = Deadline::never();
 constexpr auto now = Deadline::now();
 
-// A hold, the bytes that it guards, the set of usage events (here their number), and who is inside by the tests' own count.
-struct Guarded {
-  Hold hold;
-  Data<int> bytes{1};   // usage reads, a donor writes
-  Data<int> events{0};  // converts change it, a donor and a deleter read it
-  int readers = 0, donors = 0, converted = 0;
+struct Guarded : model::GuardedHold<Hold> {
   bool deleted = false;
 
-  void read(bool convert, Deadline deadline = never) {
-    const Error e = hold.acquire(HoldKind::usage, deadline);
-    if (!e.ok()) return require(e.code == Errc::donated || e.code == Errc::deleted || e.code == Errc::would_block, "a reader gets another error");
-    ++readers;
-    require(bytes.get() > 0, "a reader sees bytes that are gone");
-    --readers;
-    if (!convert) return void(hold.drop(HoldKind::usage));
-    ++converted;
-    hold.convert([&]() noexcept {
-      events.set(events.get() + 1);
-      return true;
-    });
-  }
-  bool donate(bool confirm, Deadline deadline = never) {
-    const Error e = hold.acquire(HoldKind::donation, deadline);
-    if (!e.ok()) return false;
-    ++donors;
-    require(readers == 0, "a donation is granted beside a reader");
-    require(events.get() == converted, "a donor does not see a converted event");
-    bytes.set(bytes.get() + 1);
-    if (confirm) bytes.set(0);
-    --donors;
-    if (confirm) hold.confirm();
-    else hold.drop(HoldKind::donation);
-    return true;
-  }
   void refer() {
     const Error e = hold.acquire(HoldKind::external, never);
     if (e.ok()) hold.drop(HoldKind::external);
@@ -72,10 +41,6 @@ struct Guarded {
     require(donors <= 1, "I1: two donors at once");
     require(donors == 0 || (c.donation == 1 && c.usage == 0 && c.external == 0), "I2: a granted donation is not alone");
     require(static_cast<int>(c.usage) >= readers, "I3: a valid usage hold is not counted");
-  }
-  void finish() {
-    const HoldCounts c = HoldState(hold_bits()).counts();
-    require(c.usage == 0 && c.external == 0 && c.donation == 0, "a counter is left over");
   }
   [[nodiscard]] std::uint64_t hold_bits() const { return reinterpret_cast<const model::Sync::atomic<std::uint64_t>&>(hold).peek(); }
 };
