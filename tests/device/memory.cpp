@@ -462,22 +462,8 @@ ENTRY e {
   BasicPatternKernel<program::DevicePatterns<Checker>> kernel(p.program(), PatternCheck::full, 3, 1,
                                                               {m.checker.get()});
   Executor executor = std::move(*Executor::make(p.program(), m.pool.memory(), kernel));
-  std::vector<Executor::buffer_type> arguments, results(executor.results().size());
-  std::vector<Executor::buffer_type*> pointers;
-  for (const ProgramLeaf& a : executor.arguments()) {
-    arguments.push_back(std::move(*Executor::buffer_type::allocate(m.pool.memory(), a.size)));
-    const Block block = arguments.back().hold(HoldKind::usage)->raw().block();
-    REQUIRE(kernel.write({a.instruction, 0, a.node, a.shape, block}).ok());
-  }
-  for (auto& a : arguments) pointers.push_back(&a);
-  CHECK(executor.execute(pointers, results, kernel).ok());
-  CHECK(results[0].block_for_operations().ok());
-  const ProgramLeaf& r = executor.results()[0];
-  CHECK(kernel
-            .check({r.instruction, 0, r.node, r.shape,
-                    results[0].hold(HoldKind::usage)->raw().block()},
-                   p.module[p.module.entry].root)
-            .ok());
+  std::vector<Executor::buffer_type> results;
+  CHECK(testing::run_once(p, executor, m.pool.memory(), kernel, results, [](Block) {}).ok());
   CHECK(kernel.fault().kind == PatternFault::Kind::none);
   CHECK(kernel.values_checked() > 10);
 }
