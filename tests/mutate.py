@@ -17,6 +17,7 @@ TESTS = {
     'live': ['trace/live_set.cpp'], 'groups': ['trace/checkpoint.cpp'], 'grow': ['trace/growth.cpp'], 'leaks': ['trace/leak_report.cpp'],
     'frag': ['trace/fragmentation.cpp'], 'log': ['trace/memory_log.cpp'], 'replay': ['trace/replay.cpp'], 'stacks': ['trace/stack_table.cpp'],
     'aligned': ['backend/aligned.cpp'], 'pinned': ['backend/pinned_pool.cpp'], 'later': ['backend/deferred.cpp'],
+    'streams': ['backend/bfc_stream_pool.cpp'],
 }
 # (what is broken, header, text, replacement, the tests that must fail)
 MUTANTS = [
@@ -86,6 +87,23 @@ MUTANTS = [
 ('faults of a log with losses','trace/memory_log.hpp',"if (live != nullptr && log.lost == 0) e.fault","if (live != nullptr) e.fault",'log'),
 ('what is left is not tested','trace/replay.hpp',"report_.error.ok() ? release(b) :","false ? release(b) :",'replay'),
 ('a stack over two chunks','trace/stack_table.hpp',"if (chunk_of(at) != chunk_of(at + words - 1))","if (false)",'stacks'),
+('what is left of a run is safe','backend/bfc/detail/space.hpp',"        index.move(chunks_.all(), c, stop, chunks_[c].end() - stop);\n        break;","        index.move(chunks_.all(), c, stop, chunks_[c].end() - stop);\n        if (chunks_[c].freed_at != 0) unqueue(c), chunks_[c].freed_at = 0;\n        break;",'streams'),
+('a run is waited for at its first chunk','backend/bfc/detail/stream_core.hpp',"      if (Error e = wait(chunks()[last].freed_at, asker); !e.ok()) return failure_ = e, 0;\n      if","      if (Error e = last == first ? wait(chunks()[last].freed_at, asker) : Error{}; !e.ok()) return failure_ = e, 0;\n      if",'streams'),
+('safe one free too early','backend/bfc/detail/stream_core.hpp',"Stamps::make(s, slots_[s].done + 1)","Stamps::make(s, slots_[s].done + 2)",'streams'),
+('the older number of two is kept','backend/bfc/detail/space.hpp',"    if (mine < other) {","    if (mine == 0) {",'streams'),
+('a slot keeps what its last stream waited for','backend/bfc/detail/stream_core.hpp',"slots_[s].waits[i] = 0;","static_cast<void>(0);",'streams'),
+('a free without a mark is safe at once','backend/bfc/detail/stream_core.hpp',"if (stream_wait<Event>(stream).ok()) return raise(s, number), 0;","return raise(s, number), 0;",'streams'),
+('chunks of different streams are joined','backend/bfc/detail/stream_marks.hpp',"return slot(a) == slot(b) || (!shared && (slot(a) == 0 || slot(b) == 0));","return true;",'streams'),
+('safe chunks are tied to pending ones','backend/bfc/detail/stream_marks.hpp',"(!shared && (slot(a) == 0 || slot(b) == 0))","slot(a) == 0 || slot(b) == 0",'streams'),
+('regions go back unseen','backend/bfc/detail/stream_core.hpp',"this->unused(r) && passed(r)","this->unused(r)",'streams'),
+('the end waits for nobody','backend/bfc/detail/stream_core.hpp',"if (const std::uint32_t c = queue(s).newest; c != 0 && ","if (const std::uint32_t c = queue(s).newest; false && ",'streams'),
+('a mark that is needed is dropped','backend/bfc/detail/stream_marks.hpp',"if (marks_[i].number < wanted) continue;","if (marks_[i].number <= wanted) continue;",'streams'),
+('waits for the mark behind','backend/bfc/detail/stream_marks.hpp',"if (marks_[middle].number < number)","if (marks_[middle].number <= number)",'streams'),
+('done one free too early','backend/bfc/detail/stream_core.hpp',"return number <= slots_[s].done ||","return number <= slots_[s].done + 1 ||",'streams'),
+('a retired stream is known by its handle','backend/bfc/detail/stream_core.hpp',"    slots_[s].attached = false;\n    slots_[s].stream = Stream{};\n","",'streams'),
+('an event that failed has passed','backend/bfc/detail/stream_marks.hpp',"    return e.passed();","    return e.ready();",'streams'),
+('what failed to be waited for is taken','backend/bfc/detail/stream_core.hpp',"    if (Error e = wait(chunks()[c].freed_at, asker); !e.ok()) return failure_ = e, 0;\n    return","    if (Error e = wait(chunks()[c].freed_at, asker); !e.ok()) failure_ = e;\n    return",'streams'),
+('the host takes what a stream comes after','backend/bfc/detail/stream_core.hpp',"    if (asker.stream == nullptr) {\n      ++figures_.host_waits;","    if (false) {\n      ++figures_.host_waits;",'streams'),
 ]
 
 

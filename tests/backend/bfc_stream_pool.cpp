@@ -3,15 +3,20 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "holdfast/backend/bfc/replay.hpp"
+#include "holdfast/backend/layer/limited.hpp"
+#include "holdfast/backend/layer/locked.hpp"
 #include "holdfast/backend/simulated/race_checked.hpp"
+#include "holdfast/backend/stack.hpp"
 #include "holdfast/trace/memory_log.hpp"
 #include "support/bfc_fakes.hpp"
 #include "support/fake_streams.hpp"
@@ -68,6 +73,7 @@ struct World {
 using Pool = StreamHeapOf<World>::Pool;
 static_assert(stream_ordered_backend<Pool> && copying_backend<Pool> && tagging_backend<Pool> && inspectable_backend<Pool> &&
               sizeof(Pool) == sizeof(void*));
+static_assert(stream_ordered_backend<Stack<Pool, Limited, Locked<>>> && copying_backend<Stack<Pool, Limited, Locked<>>>);
 
 constexpr StreamMarks both[] = {StreamMarks::each_free, StreamMarks::on_demand};
 
@@ -250,6 +256,7 @@ TEST_CASE("bfc_stream_pool: a mark made on demand covers what the stream has don
   f.give(A, r);
   f.log.work(A);
   CHECK(f.log.records.empty());
+  CHECK(f.pool.snapshot().chunks[2].freed_at == 2);  // the number among the stream's, whichever its slot
   CHECK(f.take(B, 4 * kilo) == p);
   CHECK(f.take(B, 4 * kilo) == r);
   CHECK(f.log.records == std::vector<int>{A});
@@ -341,6 +348,21 @@ TEST_CASE("bfc_stream_pool: of a retired stream nothing is asked any more; one t
     CHECK(f.take(A, 4 * kilo) == p);  // a stream of the same handle waits for it
     CHECK(f.log.waits == Waits{{A, A, at}});
     CHECK(f.log.misuse == 0);
+  }
+}
+
+TEST_CASE("bfc_stream_pool: what a retired stream waited for does not count for the one that takes its place") {
+  for (const StreamMarks marks : both) {
+    Fake<> f(stream_pool_of(12 * kilo, marks));
+    const Block p = f.take(A, 2 * kilo), q = f.take(A, 4 * kilo), r = f.take(A, 6 * kilo);
+    f.give(A, p);
+    f.give(A, r);
+    CHECK(f.take(T, 6 * kilo) == r);
+    CHECK(f.cost().waits == 1);
+    CHECK(f.pool.retire(f.stream(T)).ok());
+    CHECK(f.take(C, 2 * kilo) == p);
+    CHECK(f.cost().waits == 2);
+    f.give(A, q);
   }
 }
 
@@ -487,4 +509,88 @@ TEST_CASE("bfc_stream_pool: an old hole does not make the marks pile up") {
   CHECK(f.cost().marks == 10'001);
   f.give(A, last);
   f.pool.deallocate(fence);
+}
+
+TEST_CASE("bfc_stream_pool: against a model of every byte's last free: who takes it comes after that, and waits for no other stream") {
+  // A piece of free memory, as of its last free; what is not in any was never used, or freed by the host.
+  struct Piece {
+    std::byte *begin, *end;
+    int source;
+    std::uint64_t position;
+  };
+  for (const StreamMarks marks : both)
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      BfcStreamOptions options = stream_pool_of(256 * kilo, marks);
+      options.pool.region = seed % 2 == 0 ? 256 * kilo : 16 * kilo;
+      options.grow_before_waiting = seed % 3 == 0;
+      Fake<> f(options);
+      std::vector<Piece> pieces;
+      std::vector<std::pair<int, Block>> live;
+      std::map<std::pair<int, int>, std::uint64_t> known;  // a stream comes after another's work so far
+      std::uint64_t random = seed;
+      const auto next = [&](std::uint64_t n) { return (random = random * 6364136223846793005u + 1442695040888963407u, (random >> 33) % n); };
+      f.pool.deallocate(*f.pool.allocate(kilo, wide));  // the host uses it, too: nothing safe is tied to a stream
+      int taken = 0, failed = 0;
+      for (int step = 0; step < 2000; ++step) {
+        const bool host = next(20) == 0;
+        const int id = 1 + static_cast<int>(next(5));
+        const auto size = static_cast<Bytes>(1 + next(1u << next(16)));
+        const std::size_t waits_before = f.log.waits.size();
+        const Result<Block> b = host ? f.pool.allocate(size, wide) : f.pool.allocate(f.stream(id), size, wide);
+        const auto satisfied = [&](const Piece& p) {
+          return f.log.passed[p.source] >= p.position || (!host && (p.source == id || known[{id, p.source}] >= p.position));
+        };
+        std::vector<Piece> under, rest;
+        if (b.ok()) {
+          std::byte* const end = b->data + (size + 255) / 256 * 256;
+          for (const Piece& p : pieces) {
+            if (p.end <= b->data || p.begin >= end) {
+              rest.push_back(p);
+              continue;
+            }
+            under.push_back(p);
+            if (p.begin < b->data) rest.push_back({p.begin, b->data, p.source, p.position});
+            if (p.end > end) rest.push_back({end, p.end, p.source, p.position});
+          }
+          pieces = rest;
+        }
+        for (std::size_t i = waits_before; i < f.log.waits.size(); ++i) {
+          const FakeStreamLog::Wait& w = f.log.waits[i];
+          REQUIRE(w.waiter == id);
+          REQUIRE(!host);
+          bool needed = !b.ok();
+          for (const Piece& p : under) needed = needed || (p.source == w.source && p.position <= w.position);
+          CHECK(needed);
+        }
+        for (std::size_t i = waits_before; i < f.log.waits.size(); ++i) {
+          std::uint64_t& to = known[{id, f.log.waits[i].source}];
+          to = std::max(to, f.log.waits[i].position);
+        }
+        for (const Piece& p : under) REQUIRE(satisfied(p));
+        if (b.ok()) live.emplace_back(id, *b);
+        b.ok() ? ++taken : ++failed;
+        while (!live.empty() && (!b.ok() ? live.size() > 5 : next(2) == 0)) {
+          std::swap(live[next(live.size())], live.back());
+          const auto [by, block] = live.back();
+          live.pop_back();
+          if (next(10) == 0) {
+            f.pool.deallocate(block);
+          } else {
+            f.give(by, block);
+            pieces.push_back({block.data, block.data + (block.size + 255) / 256 * 256, by, f.log.position[by]});
+          }
+          if (b.ok()) break;
+        }
+        if (next(30) == 0) f.log.pass(id);
+        // What went back to the upstream is nobody's.
+        std::erase_if(pieces, [&](const Piece& p) {
+          auto region = f.memory.out.upper_bound(reinterpret_cast<std::uintptr_t>(p.begin));
+          return region == f.memory.out.begin() ||
+                 (--region, region->first + static_cast<std::uint64_t>(region->second) <= reinterpret_cast<std::uintptr_t>(p.begin));
+        });
+      }
+      CHECK(taken > 1000);
+      CHECK(f.cost().waits > 10);
+      for (const auto& [by, block] : live) f.give(by, block);
+    }
 }

@@ -91,6 +91,8 @@ void check_case_06(StreamMarks marks, bool from_host, std::uint64_t seed) {
   pool.deallocate(a, p);
   w.kernel(b, q, "KB");
   pool.deallocate(b, q);
+  CHECK(pool.explain(10 * kilo).reason == BfcReason::reclaims);
+  CHECK(pool.explain(8 * kilo).reason == BfcReason::fits);
   const Block r = *pool.allocate(c, 10 * kilo, wide);
   CHECK(r.data == p.data);
   CHECK(pool.stream_statistics().joins == 1);

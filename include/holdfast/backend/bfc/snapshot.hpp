@@ -16,7 +16,7 @@ struct BfcChunkRecord {
   Block block;               ///< all of it, with its waste
   Bytes requested = 0;       ///< 0: free
   std::uint64_t id = 0;      ///< the number of its allocation, from 1; 0: free
-  std::uint64_t freed_at = 0;  ///< the stamp of its release; 0: none
+  std::uint64_t freed_at = 0;  ///< the stamp of its release, or the number among its stream's; 0: none
   std::uint32_t region = 0;
   BfcEnd owner = BfcEnd::lower;
   Alignment alignment;  ///< that was asked for, at least 256
@@ -64,7 +64,7 @@ template <class Core>
   s.regions.reserve(core.region_count());
   for (std::uint32_t r = 0; r < core.region_count(); ++r) s.regions.push_back({core.region(r).data, core.region(r).size});
   core.visit([&](std::uint32_t region, const BfcChunk& c) {
-    BfcChunkRecord record{{c.data, c.size}, 0, c.id, c.freed_at, region, c.owner, {}, {}};
+    BfcChunkRecord record{{c.data, c.size}, 0, c.id, Core::stamps_type::number(c.freed_at), region, c.owner, {}, {}};
     if (c.used()) record.requested = c.requested, record.alignment = Alignment(Bytes{1} << c.alignment), record.tag = c.tag;
     s.chunks.push_back(record);
   });

@@ -49,6 +49,7 @@ class BfcCore {
  public:
   static constexpr bool two_ended = Growth::two_ended;
   using upstream_type = Upstream;
+  using stamps_type = Stamps;
 
   BfcCore(Upstream upstream, const BfcOptions& options, Split split, Growth growth, Meta meta) noexcept
       : options_(options), target_(std::min(align_up(options.region, bfc_granule), options.limit) & -bfc_granule), space_(split),
@@ -68,11 +69,11 @@ class BfcCore {
             freed_before, end};
   }
   Result<Block> allocate(Bytes size, Alignment alignment, BfcEnd end, Tag tag, std::uint64_t freed_before) noexcept {
-    const auto place = [this](const BfcRequest& wanted, Errc& why) noexcept {
-      const std::uint32_t c = space_.place(wanted, space_.split().largest(wanted.rounded));
-      return c != 0 ? c : place_hard(wanted, why);
-    };
-    return serve(size, alignment, end, tag, freed_before, place, [this](const BfcRequest& wanted, Errc why) noexcept { return fail(wanted, why); });
+    return serve(
+        size, alignment, end, tag, freed_before,
+        [this](const BfcRequest& wanted) noexcept { return space_.place(wanted, space_.split().largest(wanted.rounded)); },
+        [this](const BfcRequest& wanted, Errc& why) noexcept { return place_hard(wanted, why); },
+        [this](const BfcRequest& wanted, Errc why) noexcept { return fail(wanted, why); });
   }
   /// Gives the block of that place, which has to be free and in one hole.
   Result<Block> allocate_at(Block place, Alignment alignment, Tag tag) noexcept {
@@ -165,11 +166,11 @@ class BfcCore {
   [[nodiscard]] const BfcChunks& chunks() const noexcept { return space_.chunks(); }
   [[nodiscard]] std::uint32_t first(std::uint32_t region) const noexcept { return chunks()[regions_[region].head].next; }
 
-  // Hands out the chunk that `place(wanted, why)` gives, room in the tables having been made; where it gives 0, what
-  // `refuse(wanted, why)` says.
-  template <class Place, class Refuse>
+  // Hands out the chunk that `place(wanted)` gives, else `hard(wanted, why)`, room in the tables having been made; where
+  // that gives 0, too, what `refuse(wanted, why)` says.
+  template <class Place, class Hard, class Refuse>
   [[nodiscard]] Result<Block> serve(Bytes size, Alignment alignment, BfcEnd end, Tag tag, std::uint64_t freed_before, Place place,
-                                    Refuse refuse) noexcept {
+                                    Hard hard, Refuse refuse) noexcept {
     // One comparison finds 0, negative sizes and those that rounding would overflow.
     if (static_cast<std::uint64_t>(size) - 1 >= static_cast<std::uint64_t>(max_bytes - bfc_granule)) [[unlikely]] {
       if (size == 0) return Block{};
@@ -179,9 +180,11 @@ class BfcCore {
     const BfcRequest wanted = request(size, alignment, end, freed_before);
     if (!chunks().reserve(meta_, 4) || !addresses_.reserve(meta_, chunks(), used_ + 1)) [[unlikely]]
       return failure(Errc::out_of_memory, "Out of memory for the tables of a pool", size);
-    Errc why = Errc::over_budget;
-    const std::uint32_t c = place(wanted, why);
-    if (c == 0) [[unlikely]] return refuse(wanted, why);
+    std::uint32_t c = place(wanted);
+    if (c == 0) [[unlikely]] {
+      Errc why = Errc::over_budget;
+      if ((c = hard(wanted, why)) == 0) return refuse(wanted, why);
+    }
     return hand_out(c, wanted.size, wanted.rounded, wanted.alignment, tag);
   }
   Block hand_out(std::uint32_t c, Bytes size, Bytes rounded, std::uint64_t alignment, Tag tag) noexcept {

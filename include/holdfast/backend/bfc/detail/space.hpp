@@ -38,6 +38,7 @@ struct BfcQueue {
 class BfcStamps {
  public:
   static constexpr bool join_at_once = false;
+  [[nodiscard]] static constexpr std::uint64_t number(std::uint64_t stamp) noexcept { return stamp; }
   [[nodiscard]] BfcQueue& queue(std::uint64_t) noexcept { return queue_; }
   [[nodiscard]] static bool joins(std::uint64_t, std::uint64_t neighbour) noexcept { return neighbour == 0; }
 

@@ -65,15 +65,15 @@ class BfcStreamCore : public BfcCore<Upstream, Fit, Split, Growth, Meta, BfcStre
   Result<Block> allocate(const Stream* stream, Bytes size, Alignment alignment, Tag tag) noexcept {
     const Asker asker{stream, stream != nullptr ? enter(*stream) : 0};
     if (asker.slot == 0) stamps().shared = true;
-    const auto place = [this, &asker](const BfcRequest& wanted, Errc& why) noexcept {
-      if (dirty_) [[unlikely]] settle();
-      const std::uint32_t c = search(wanted, this->space_.split().largest(wanted.rounded), asker).usable;
-      return c != 0 ? this->space_.take(c, wanted) : place_hard(wanted, asker, why);
-    };
-    const auto refuse = [this](const BfcRequest& wanted, Errc why) noexcept {
-      return failure_.ok() ? this->fail(wanted, why) : failure_;
-    };
-    return this->serve(size, alignment, BfcEnd::lower, tag, bfc_any_time, place, refuse);
+    return this->serve(
+        size, alignment, BfcEnd::lower, tag, bfc_any_time,
+        [this, asker](const BfcRequest& wanted) noexcept {
+          if (dirty_) [[unlikely]] settle();
+          const std::uint32_t c = search(wanted, this->space_.split().largest(wanted.rounded), asker).usable;
+          return c != 0 ? this->space_.take(c, wanted) : 0;
+        },
+        [this, asker](const BfcRequest& wanted, Errc& why) noexcept { return place_hard(wanted, asker, why); },
+        [this](const BfcRequest& wanted, Errc why) noexcept { return failure_.ok() ? this->fail(wanted, why) : failure_; });
   }
   Error deallocate(const Stream* stream, Block block) noexcept {
     if (block.data == nullptr) return {};
