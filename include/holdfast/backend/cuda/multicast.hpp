@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "holdfast/backend/cuda/detail/cuda_mapping.hpp"
 #include "holdfast/backend/cuda/shared_fabric.hpp"
 #include "holdfast/backend/cuda/shared_file.hpp"
+#include "holdfast/core/owned.hpp"
 #include "holdfast/core/share_blob.hpp"
 
 namespace holdfast {
@@ -35,21 +35,6 @@ class BasicCudaMulticastTeam {
   using contexts_type = std::span<const context_type* const>;
 
   constexpr BasicCudaMulticastTeam() noexcept = default;
-  BasicCudaMulticastTeam(BasicCudaMulticastTeam&& other) noexcept
-      : states_(std::move(other.states_)), count_(std::exchange(other.count_, 0)), handle_(std::exchange(other.handle_, 0)), size_(other.size_),
-        granule_(other.granule_), shared_by_(other.shared_by_) {}
-  BasicCudaMulticastTeam& operator=(BasicCudaMulticastTeam other) noexcept {
-    std::swap(states_, other.states_);
-    std::swap(count_, other.count_);
-    std::swap(handle_, other.handle_);
-    std::swap(size_, other.size_);
-    std::swap(granule_, other.granule_);
-    std::swap(shared_by_, other.shared_by_);
-    return *this;
-  }
-  ~BasicCudaMulticastTeam() {
-    if (handle_ != 0) states_[0]->note(states_[0]->call(cuda_call::MemRelease{}, handle_));
-  }
 
   /// Makes an object for memory of so many bytes on each device, rounded up to what the driver recommends.
   ///
@@ -75,9 +60,9 @@ class BasicCudaMulticastTeam {
   /// Makes a file that stands for the object, for another process of this host. Errors: unsupported (made without), the driver's.
   [[nodiscard]] Result<CudaSharedFile> share(const ShareIdentity& self) const noexcept {
     int file = -1;
-    if ((shared_by_ & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0)
+    if ((object_->shared_by & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0)
       return make_error(Errc::unsupported, "the multicast object was not made to be shared by a file");
-    if (Error e = states_[0]->call(cuda_call::MemExportToShareableHandle{}, static_cast<void*>(&file), handle_,
+    if (Error e = object_->states[0]->call(cuda_call::MemExportToShareableHandle{}, static_cast<void*>(&file), object_->handle,
                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull);
         !e.ok())
       return e;
@@ -86,39 +71,40 @@ class BasicCudaMulticastTeam {
   /// Names it for another process of any host of the fabric. Errors: unsupported (made without, or the driver permitted none
   /// then), the driver's own.
   [[nodiscard]] Result<ShareBlob> share_fabric(const ShareIdentity& self) const noexcept {
-    if ((shared_by_ & CU_MEM_HANDLE_TYPE_FABRIC) == 0)
+    if ((object_->shared_by & CU_MEM_HANDLE_TYPE_FABRIC) == 0)
       return make_error(Errc::unsupported, "the multicast object has no fabric handle: none was asked for, or the driver permits none");
     ShareBlob blob = described(ShareKind::multicast_fabric, self);
-    if (Error e = detail::cuda_export_fabric(*states_[0], handle_, blob.handle); !e.ok()) return e;
+    if (Error e = detail::cuda_export_fabric(*object_->states[0], object_->handle, blob.handle); !e.ok()) return e;
     return blob;
   }
 
   /// Bytes of each device's memory.
-  [[nodiscard]] Bytes size() const noexcept { return size_; }
+  [[nodiscard]] Bytes size() const noexcept { return object_->size; }
   /// Devices of this process.
-  [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  [[nodiscard]] std::size_t count() const noexcept { return object_->count; }
 
   // For what binds memory.
   using State = detail::CudaState<Driver>;
-  [[nodiscard]] State& state(std::size_t i) const noexcept { return *states_[i]; }
-  [[nodiscard]] detail::CudaHandle native() const noexcept { return handle_; }
-  [[nodiscard]] Bytes granule() const noexcept { return granule_; }
-  [[nodiscard]] unsigned shared_by() const noexcept { return shared_by_; }
+  [[nodiscard]] State& state(std::size_t i) const noexcept { return *object_->states[i]; }
+  [[nodiscard]] detail::CudaHandle native() const noexcept { return object_->handle; }
+  [[nodiscard]] Bytes granule() const noexcept { return object_->granule; }
+  [[nodiscard]] unsigned shared_by() const noexcept { return object_->shared_by; }
   [[nodiscard]] static Result<BasicCudaMulticastTeam> make(contexts_type contexts, Bytes size, const CudaMulticastOptions& options,
                                                            CUmulticastGranularity_flags rounded) noexcept {
     const std::size_t devices = options.devices == 0 ? contexts.size() : options.devices;
     if (devices < contexts.size() || devices > 0xFFFF'FFFF) return make_error(Errc::invalid_argument, "a multicast object's team has no such number of devices");
-    BasicCudaMulticastTeam made;
+    BasicCudaMulticastTeam made{};
     if (Error e = made.take(contexts, size); !e.ok()) return e;
     CUmulticastObjectProp props{};
     props.numDevices = static_cast<unsigned>(devices);
-    made.shared_by_ = detail::cuda_handle_types(options.file_handles, options.fabric);
+    made.object_->shared_by = detail::cuda_handle_types(options.file_handles, options.fabric);
     if (Error e = made.measure(props, size, rounded); !e.ok()) return e;
-    if (!checked_align_up(size, made.granule_, made.size_)) return detail::cuda_bad_request(size, Errc::out_of_memory, "no memory is that large");
-    props.size = static_cast<std::size_t>(made.size_);
-    Error e = detail::cuda_with_handles(made.shared_by_, [&](unsigned asked) noexcept {
+    if (!checked_align_up(size, made.object_->granule, made.object_->size))
+      return detail::cuda_bad_request(size, Errc::out_of_memory, "no memory is that large");
+    props.size = static_cast<std::size_t>(made.object_->size);
+    Error e = detail::cuda_with_handles(made.object_->shared_by, [&](unsigned asked) noexcept {
       props.handleTypes = asked;
-      return made.states_[0]->call(cuda_call::MulticastCreate{}, &made.handle_, &props);
+      return made.object_->states[0]->call(cuda_call::MulticastCreate{}, &made.object_->handle, &props);
     });
     if (e.ok()) e = made.join();
     if (!e.ok()) return e;
@@ -130,15 +116,15 @@ class BasicCudaMulticastTeam {
                                                            const ShareBlob& blob, const ShareIdentity& self, std::uint64_t generation) noexcept {
     if (Error e = check_share(blob, self, generation); !e.ok()) return e;
     if (blob.kind != kind) return make_error(Errc::corrupt, "the shared memory is of another kind");
-    BasicCudaMulticastTeam made;
+    BasicCudaMulticastTeam made{};
     if (Error e = made.take(contexts, blob.whole); !e.ok()) return e;
     CUmulticastObjectProp props{};
     props.numDevices = static_cast<unsigned>(contexts.size());  // those of others are not known here
-    made.shared_by_ = static_cast<unsigned>(type);
+    made.object_->shared_by = static_cast<unsigned>(type);
     if (Error e = made.measure(props, blob.whole, CU_MULTICAST_GRANULARITY_MINIMUM); !e.ok()) return e;
-    if (blob.whole % made.granule_ != 0) return make_error(Errc::corrupt, "a shared multicast object has no such size");
-    made.size_ = blob.whole;
-    if (Error e = made.states_[0]->call(cuda_call::MemImportFromShareableHandle{}, &made.handle_, native, type); !e.ok()) return e;
+    if (blob.whole % made.object_->granule != 0) return make_error(Errc::corrupt, "a shared multicast object has no such size");
+    made.object_->size = blob.whole;
+    if (Error e = made.object_->states[0]->call(cuda_call::MemImportFromShareableHandle{}, &made.object_->handle, native, type); !e.ok()) return e;
     if (Error e = made.join(); !e.ok()) return e;
     return made;
   }
@@ -156,36 +142,42 @@ class BasicCudaMulticastTeam {
         return e;
       if (has == 0) return make_error(Errc::unsupported, "a device has no multicast");
     }
-    states_.reset(new (std::nothrow) State*[contexts.size()]);
-    if (states_ == nullptr) return make_error(Errc::out_of_memory, "no memory for a multicast object's team");
-    count_ = contexts.size();
-    for (std::size_t i = 0; i < count_; ++i) states_[i] = &contexts[i]->state();
+    object_->states.reset(new (std::nothrow) State*[contexts.size()]);
+    if (object_->states == nullptr) return make_error(Errc::out_of_memory, "no memory for a multicast object's team");
+    object_->count = contexts.size();
+    for (std::size_t i = 0; i < object_->count; ++i) object_->states[i] = &contexts[i]->state();
     return {};
   }
   [[nodiscard]] Error measure(CUmulticastObjectProp& props, Bytes size, CUmulticastGranularity_flags which) noexcept {
     props.size = static_cast<std::size_t>(size);
-    props.handleTypes = shared_by_;
+    props.handleTypes = object_->shared_by;
     std::size_t granule = 0;
-    if (Error e = states_[0]->call(cuda_call::MulticastGetGranularity{}, &granule, &props, which); !e.ok()) return e;
-    granule_ = static_cast<Bytes>(granule);
+    if (Error e = object_->states[0]->call(cuda_call::MulticastGetGranularity{}, &granule, &props, which); !e.ok()) return e;
+    object_->granule = static_cast<Bytes>(granule);
     return {};
   }
   [[nodiscard]] Error join() noexcept {
-    for (std::size_t i = 0; i < count_; ++i)
-      if (Error e = states_[i]->call(cuda_call::MulticastAddDevice{}, handle_, states_[i]->device); !e.ok()) return e;
+    for (std::size_t i = 0; i < object_->count; ++i)
+      if (Error e = object_->states[i]->call(cuda_call::MulticastAddDevice{}, object_->handle, object_->states[i]->device); !e.ok()) return e;
     return {};
   }
   [[nodiscard]] ShareBlob described(ShareKind kind, const ShareIdentity& self) const noexcept {
-    ShareBlob blob{kind, self, size_, {}};
-    blob.handle.size = size_;
+    ShareBlob blob{kind, self, object_->size, {}};
+    blob.handle.size = object_->size;
     return blob;
   }
 
-  std::unique_ptr<State*[]> states_;
-  std::size_t count_ = 0;
-  detail::CudaHandle handle_ = 0;
-  Bytes size_ = 0, granule_ = 1;
-  unsigned shared_by_ = 0;  // handles that others can open
+  struct Object {
+    std::unique_ptr<State*[]> states;
+    std::size_t count = 0;
+    detail::CudaHandle handle = 0;
+    Bytes size = 0, granule = 1;
+    unsigned shared_by = 0;  // handles that others can open
+    void close() noexcept {
+      if (handle != 0) states[0]->note(states[0]->call(cuda_call::MemRelease{}, handle));
+    }
+  };
+  Owned<Object> object_;
 };
 
 /// Memory of several devices behind one multicast object: what a kernel stores through a multicast address (`multimem`)
@@ -202,18 +194,6 @@ class BasicCudaMulticast {
   using contexts_type = typename team_type::contexts_type;
 
   constexpr BasicCudaMulticast() noexcept = default;
-  BasicCudaMulticast(BasicCudaMulticast&&) noexcept = default;
-  BasicCudaMulticast& operator=(BasicCudaMulticast other) noexcept {
-    std::swap(team_, other.team_);
-    std::swap(parts_, other.parts_);
-    return *this;
-  }
-  ~BasicCudaMulticast() {
-    if (parts_ == nullptr) return;
-    // A kernel of any device may use the memory of all.
-    for (std::size_t i = 0; i < count(); ++i) team_.state(i).insist(cuda_call::CtxSynchronize{});
-    undo();
-  }
 
   /// Makes memory of so many bytes on each device and binds it. Errors: those of the team's `make`; out_of_memory, the driver's
   /// own. Then nothing stays.
@@ -224,7 +204,7 @@ class BasicCudaMulticast {
   }
   /// The same with a team. Threads: blocks until the other processes of the team have added their devices.
   [[nodiscard]] static Result<BasicCudaMulticast> make(team_type team) noexcept {
-    return bound(std::move(team), [](BasicCudaMulticast& made, std::size_t i) noexcept { return made.bind_own(i); });
+    return bound(std::move(team), [](Bound& all, std::size_t i) noexcept { return all.bind_own(i); });
   }
   /// Binds memory that there is: a block of each device, in the contexts' order, from the driver's virtual memory or a
   /// stream-ordered pool, of the same size, in whole granules of the driver's; it stays the caller's and must outlive this.
@@ -236,17 +216,17 @@ class BasicCudaMulticast {
       if (b.size != blocks[0].size) return make_error(Errc::invalid_argument, "a multicast object is over blocks of one size");
     Result<team_type> team = team_type::make(contexts, blocks.empty() ? 0 : blocks[0].size, {}, CU_MULTICAST_GRANULARITY_MINIMUM);
     if (!team.ok()) return team.error();
-    return bound(std::move(*team), [blocks](BasicCudaMulticast& made, std::size_t i) noexcept { return made.bind_block(i, blocks[i]); });
+    return bound(std::move(*team), [blocks](Bound& all, std::size_t i) noexcept { return all.bind_block(i, blocks[i]); });
   }
 
   /// Bytes of each block.
-  [[nodiscard]] Bytes size() const noexcept { return team_.size(); }
+  [[nodiscard]] Bytes size() const noexcept { return bound_->team.size(); }
   /// Devices of this process.
-  [[nodiscard]] std::size_t count() const noexcept { return team_.count(); }
+  [[nodiscard]] std::size_t count() const noexcept { return bound_->team.count(); }
   /// The memory of the i-th device.
-  [[nodiscard]] Block unicast(std::size_t i) const noexcept { return parts_[i].unicast; }
+  [[nodiscard]] Block unicast(std::size_t i) const noexcept { return bound_->parts[i].unicast; }
   /// All of them, for the i-th device's `multimem` instructions.
-  [[nodiscard]] Block multicast(std::size_t i) const noexcept { return parts_[i].multicast; }
+  [[nodiscard]] Block multicast(std::size_t i) const noexcept { return bound_->parts[i].multicast; }
 
  private:
   struct Part {
@@ -254,63 +234,69 @@ class BasicCudaMulticast {
     detail::CudaHandle memory = 0;  // 0: the caller's
     bool bound = false;
   };
+  struct Bound {
+    team_type team;
+    std::unique_ptr<Part[]> parts;
+
+    // Takes back what there is of every part; the team gives back the object after it.
+    void close() noexcept {
+      if (parts == nullptr) return;
+      // A kernel of any device may use the memory of all.
+      for (std::size_t i = 0; i < team.count(); ++i) team.state(i).insist(cuda_call::CtxSynchronize{});
+      for (std::size_t i = 0; i < team.count(); ++i)
+        if (parts[i].multicast.data != nullptr)
+          detail::cuda_unmap(team.state(i), parts[i].multicast, team.native(), detail::CudaHandleOwner::caller);
+      for (std::size_t i = 0; i < team.count(); ++i) {
+        auto& state = team.state(i);
+        if (parts[i].bound)
+          state.note(state.call(cuda_call::MulticastUnbind{}, team.native(), state.device, std::size_t{0}, static_cast<std::size_t>(team.size())));
+        if (parts[i].memory != 0) detail::cuda_unmap(state, parts[i].unicast, parts[i].memory);
+      }
+    }
+    [[nodiscard]] Error bind_own(std::size_t i) noexcept {
+      auto& state = team.state(i);
+      unsigned shared_by = team.shared_by();
+      detail::CudaHandle memory = 0;
+      if (Error e = detail::cuda_create(state, team.size(), shared_by, memory); !e.ok()) return detail::cuda_refusal(state, e, team.size());
+      const Result<Block> mapped = detail::cuda_map(state, memory, team.size(), team.granule());
+      if (!mapped.ok()) return mapped.error();
+      parts[i].unicast = *mapped;
+      parts[i].memory = memory;
+      Error e = state.call(cuda_call::MulticastBindMem{}, team.native(), std::size_t{0}, memory, std::size_t{0},
+                           static_cast<std::size_t>(team.size()), 0ull);
+      parts[i].bound = e.ok();
+      return e;
+    }
+    [[nodiscard]] Error bind_block(std::size_t i, Block block) noexcept {
+      Error e = team.state(i).call(cuda_call::MulticastBindAddr{}, team.native(), std::size_t{0}, detail::cuda_address(block.data),
+                                   static_cast<std::size_t>(team.size()), 0ull);
+      parts[i].unicast = {block.data, team.size()};
+      parts[i].bound = e.ok();
+      return e;
+    }
+    [[nodiscard]] Error map(std::size_t i) noexcept {
+      const Result<Block> mapped = detail::cuda_map(team.state(i), team.native(), team.size(), team.granule(), detail::CudaHandleOwner::caller);
+      if (mapped.ok()) parts[i].multicast = *mapped;
+      return mapped.error();
+    }
+  };
 
   template <class Bind>
   [[nodiscard]] static Result<BasicCudaMulticast> bound(team_type team, Bind bind) noexcept {
     BasicCudaMulticast made;
-    made.team_ = std::move(team);
-    made.parts_.reset(new (std::nothrow) Part[made.count()]);
-    if (made.parts_ == nullptr) return make_error(Errc::out_of_memory, "no memory for a multicast object's parts");
-    for (std::size_t i = 0; i < made.count(); ++i) {
-      Error e = bind(made, i);
-      if (e.ok()) e = made.map(i);
-      if (e.ok()) continue;
-      made.undo();
-      return e;
+    Bound& all = *made.bound_.operator->();
+    all.team = std::move(team);
+    all.parts.reset(new (std::nothrow) Part[all.team.count()]);
+    if (all.parts == nullptr) return make_error(Errc::out_of_memory, "no memory for a multicast object's parts");
+    for (std::size_t i = 0; i < all.team.count(); ++i) {
+      Error e = bind(all, i);
+      if (e.ok()) e = all.map(i);
+      if (!e.ok()) return e;
     }
     return made;
   }
-  [[nodiscard]] Error bind_own(std::size_t i) noexcept {
-    auto& state = team_.state(i);
-    unsigned asked = team_.shared_by();
-    detail::CudaHandle memory = 0;
-    if (Error e = detail::cuda_create(state, size(), asked, memory); !e.ok()) return detail::cuda_refusal(state, e, size());
-    const Result<Block> mapped = detail::cuda_map(state, memory, size(), team_.granule());
-    if (!mapped.ok()) return mapped.error();
-    parts_[i].unicast = *mapped;
-    parts_[i].memory = memory;
-    Error e = state.call(cuda_call::MulticastBindMem{}, team_.native(), std::size_t{0}, memory, std::size_t{0}, static_cast<std::size_t>(size()), 0ull);
-    parts_[i].bound = e.ok();
-    return e;
-  }
-  [[nodiscard]] Error bind_block(std::size_t i, Block block) noexcept {
-    Error e = team_.state(i).call(cuda_call::MulticastBindAddr{}, team_.native(), std::size_t{0}, detail::cuda_address(block.data),
-                                  static_cast<std::size_t>(size()), 0ull);
-    parts_[i].unicast = {block.data, size()};
-    parts_[i].bound = e.ok();
-    return e;
-  }
-  [[nodiscard]] Error map(std::size_t i) noexcept {
-    const Result<Block> mapped = detail::cuda_map(team_.state(i), team_.native(), size(), team_.granule(), detail::CudaHandleOwner::caller);
-    if (mapped.ok()) parts_[i].multicast = *mapped;
-    return mapped.error();
-  }
-  // Takes back what there is of every part; the team gives back the object after it.
-  void undo() noexcept {
-    for (std::size_t i = 0; i < count(); ++i)
-      if (parts_[i].multicast.data != nullptr)
-        detail::cuda_unmap(team_.state(i), parts_[i].multicast, team_.native(), detail::CudaHandleOwner::caller);
-    for (std::size_t i = 0; i < count(); ++i) {
-      auto& state = team_.state(i);
-      if (parts_[i].bound)
-        state.note(state.call(cuda_call::MulticastUnbind{}, team_.native(), state.device, std::size_t{0}, static_cast<std::size_t>(size())));
-      if (parts_[i].memory != 0) detail::cuda_unmap(state, parts_[i].unicast, parts_[i].memory);
-    }
-    parts_.reset();
-  }
 
-  team_type team_;
-  std::unique_ptr<Part[]> parts_;
+  Owned<Bound> bound_;
 };
 
 /// The multicast of this machine's driver.
