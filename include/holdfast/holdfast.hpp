@@ -22,6 +22,7 @@
 #include "holdfast/backend/host/pinned_pool.hpp"
 #include "holdfast/backend/host/process_identity.hpp"
 #include "holdfast/backend/host/share_leases.hpp"
+#include "holdfast/backend/host/share_socket.hpp"
 #include "holdfast/backend/host/slot_policy.hpp"
 #include "holdfast/backend/host/slot_pool.hpp"
 #include "holdfast/backend/host/system_memory.hpp"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +14,7 @@
 #include "double/cuda_double.hpp"
 #include "holdfast/backend/cuda/context.hpp"
 #include "holdfast/core/share_blob.hpp"
+#include "support/open_files.hpp"
 
 namespace holdfast::testing {
 
@@ -56,13 +56,6 @@ std::size_t opened_of_tampered(const ShareBlob& blob, Open open) {
       }
     }
   return opened;
-}
-
-/// How many files this process has open.
-[[nodiscard]] inline int open_files() {
-  int n = 0;
-  for (int file = 0; file < 1024; ++file) n += ::fcntl(file, F_GETFD) >= 0 ? 1 : 0;
-  return n;
 }
 
 /// A driver's double and contexts on its devices; when it goes, nothing may have leaked, raced or been misused.
