@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
+#include "holdfast/backend/host/detail/core_owner.hpp"
 #include "holdfast/backend/host/detail/heap_core.hpp"
 #include "holdfast/backend/host/page_source.hpp"
 #include "holdfast/concepts/memory_backend.hpp"
@@ -122,8 +122,9 @@ class BasicHostPool {
   friend bool operator==(const BasicHostPool&, const BasicHostPool&) noexcept = default;
 
  private:
-  friend class BasicHostHeap<Source>;
   using Core = detail::HeapCore<Source>;
+  friend class BasicHostHeap<Source>;
+  friend detail::CoreOwner<BasicHostPool, Core>;
   static constexpr Bytes page = detail::page_bytes;
   static constexpr std::uint64_t largest_cached = std::uint64_t{1} << 40;
 
@@ -137,7 +138,7 @@ class BasicHostPool {
 ///
 /// It outlives every use of its handles, but not the threads that used it. Threads: handles on any; made, moved and destroyed by one.
 template <page_source Source>
-class BasicHostHeap {
+class BasicHostHeap : public detail::CoreOwner<BasicHostPool<Source>, detail::HeapCore<Source>> {
  public:
   using Pool = BasicHostPool<Source>;
 
@@ -158,21 +159,9 @@ class BasicHostHeap {
     if (core == nullptr) return make_error(Errc::out_of_memory, "Out of memory making a host pool");
     return BasicHostHeap(core);
   }
-  BasicHostHeap(BasicHostHeap&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
-  BasicHostHeap& operator=(BasicHostHeap&& other) noexcept {
-    std::swap(core_, other.core_);
-    return *this;
-  }
-  ~BasicHostHeap() {
-    if (core_ != nullptr) core_->close();
-  }
-
-  /// A handle to it.
-  [[nodiscard]] Pool pool() const noexcept { return Pool(core_); }
 
  private:
-  explicit BasicHostHeap(typename Pool::Core* core) noexcept : core_(core) {}
-  typename Pool::Core* core_;
+  using detail::CoreOwner<Pool, detail::HeapCore<Source>>::CoreOwner;
 };
 
 /// The host pool over the system's memory: the default backend.

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "holdfast/backend/host/detail/core_owner.hpp"
 #include "holdfast/backend/host/detail/pinned_core.hpp"
 #include "holdfast/backend/host/pinned_options.hpp"
 #include "holdfast/backend/layer/pinned.hpp"
@@ -41,15 +42,16 @@ class BasicPinnedPool {
   friend bool operator==(const BasicPinnedPool&, const BasicPinnedPool&) noexcept = default;
 
  private:
-  friend class BasicPinnedHeap<Upstream, Meter>;
   using Core = detail::PinnedCore<Upstream, Meter>;
+  friend class BasicPinnedHeap<Upstream, Meter>;
+  friend detail::CoreOwner<BasicPinnedPool, Core>;
   explicit BasicPinnedPool(Core* core) noexcept : core_(core) {}
   Core* core_;
 };
 
 /// What pinned pool handles refer to: owns the locked memory and gives it back when it dies. Threads: made, moved and destroyed by one.
 template <memory_backend Upstream, memory_meter Meter = SystemMeter>
-class BasicPinnedHeap {
+class BasicPinnedHeap : public detail::CoreOwner<BasicPinnedPool<Upstream, Meter>, detail::PinnedCore<Upstream, Meter>> {
  public:
   using Pool = BasicPinnedPool<Upstream, Meter>;
 
@@ -61,23 +63,9 @@ class BasicPinnedHeap {
     if (!own.ok()) return own.error();
     return BasicPinnedHeap(::new (static_cast<void*>(own->data)) typename Pool::Core(std::move(upstream), options, std::move(meter)));
   }
-  BasicPinnedHeap(BasicPinnedHeap&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
-  BasicPinnedHeap& operator=(BasicPinnedHeap&& other) noexcept {
-    std::swap(core_, other.core_);
-    return *this;
-  }
-  ~BasicPinnedHeap() {
-    if (core_ == nullptr) return;
-    core_->~PinnedCore();
-    SystemMemory{}.deallocate({reinterpret_cast<std::byte*>(core_), sizeof *core_});
-  }
-
-  /// A handle to it.
-  [[nodiscard]] Pool pool() const noexcept { return Pool(core_); }
 
  private:
-  explicit BasicPinnedHeap(typename Pool::Core* core) noexcept : core_(core) {}
-  typename Pool::Core* core_;
+  using detail::CoreOwner<Pool, typename Pool::Core>::CoreOwner;
 };
 
 /// The pinned pool over the system's memory and `mlock`.

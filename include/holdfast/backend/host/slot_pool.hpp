@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "holdfast/backend/host/detail/core_owner.hpp"
 #include "holdfast/backend/host/detail/slot_core.hpp"
 #include "holdfast/backend/host/slot_policy.hpp"
 #include "holdfast/concepts/sink.hpp"
@@ -21,7 +22,8 @@ inline constexpr char slot_type = 0;
 
 /// N equal small slots cut from one allocation of a backend: for what control flow reads from the device, step after step.
 ///
-/// Owns the slots' memory, which stays until the pool is gone and the last handle too. Threads: as `Lock`: `LockFree` and `WordLock`
+/// Owns the slots' memory, which stays until the pool is gone and the last handle too; its end, when nobody may be in a call of it,
+/// reports each slot that is still held. Threads: as `Lock`: `LockFree` and `WordLock`
 /// any, `NoLock` one; made, moved and destroyed by one. Cost of a slot: O(1). Source: XLA's HostMemoryPool, of which it has no defect.
 template <memory_backend Backend, class Width = CacheLineSlots, class Exhaustion = FailWhenFull,
           class Lock = typename Exhaustion::default_lock, class Hygiene = KeepBytes, clock Clock = MonotonicClock>
@@ -91,15 +93,6 @@ class SlotPool {
     if (options.alignment < static_cast<Bytes>(alignof(T))) options.alignment = alignof(T);
     return make(std::move(backend), options, &detail::slot_type<T>, std::move(clock));
   }
-  SlotPool(SlotPool&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
-  SlotPool& operator=(SlotPool&& other) noexcept {
-    std::swap(core_, other.core_);
-    return *this;
-  }
-  /// Reports each slot that is still held; those stay good. Nobody may be in a call of the pool.
-  ~SlotPool() {
-    if (core_ != nullptr) core_->close();
-  }
 
   /// Takes a slot. Errors: over_budget (all are in use), deadline (`WaitWhenFull`), as the backend's (`GrowWhenFull`).
   [[nodiscard]] Result<Slot> acquire(Tag tag = {}) noexcept {
@@ -110,7 +103,7 @@ class SlotPool {
   template <sink S>
   [[nodiscard]] Result<Slot> acquire(Tag tag, S& out) noexcept {
     Result<typename Core::Taken> taken = core_->acquire(tag);
-    if (taken.ok()) [[likely]] return Slot(core_, *taken);
+    if (taken.ok()) [[likely]] return Slot(core_.get(), *taken);
     if constexpr (!std::is_same_v<S, NullSink>) static_cast<void>(explain(taken.error(), out));
     return taken.error();
   }
@@ -119,7 +112,7 @@ class SlotPool {
   /// Makes a handle of a name that `Slot::detach` gave. Errors: internal, as `release`.
   [[nodiscard]] Result<Slot> adopt(SlotId id) noexcept {
     if (!core_->held(id)) return core_->stale(id);
-    return Slot(core_, {id, core_->data_of(id.index)});
+    return Slot(core_.get(), {id, core_->data_of(id.index)});
   }
 
   /// Calls `visitor(index, tag, age)` for each slot that is held; it must not use the pool. Units: nanoseconds.
@@ -156,7 +149,7 @@ class SlotPool {
     return failure;
   }
 
-  Core* core_;
+  detail::OwnedCore<Core> core_;
 };
 
 }  // namespace holdfast

@@ -54,6 +54,11 @@ class PinnedCore {
       SystemMemory{}.deallocate({reinterpret_cast<std::byte*>(r), sizeof *r});
     }
   }
+  /// Ends it, for its owner.
+  void close() noexcept {
+    this->~PinnedCore();
+    SystemMemory{}.deallocate({reinterpret_cast<std::byte*>(this), sizeof *this});
+  }
 
   [[nodiscard]] Result<Block> allocate(Bytes size, Bytes alignment) noexcept {
     if (size == 0) return Block{};
