@@ -7,6 +7,7 @@
 #include "holdfast/backend/bfc/detail/core.hpp"
 #include "holdfast/backend/bfc/explain.hpp"
 #include "holdfast/backend/bfc/snapshot.hpp"
+#include "holdfast/backend/host/detail/core_owner.hpp"
 #include "holdfast/backend/host/system_memory.hpp"
 #include "holdfast/concepts/memory_backend.hpp"
 
@@ -65,26 +66,6 @@ class BfcHandle {
 
  protected:
   explicit BfcHandle(Core* core) noexcept : core_(core) {}
-  Core* core_;
-};
-
-/// The one owner of a pool's core.
-template <class Pool, class Core>
-class BfcOwner {
- public:
-  BfcOwner(BfcOwner&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
-  BfcOwner& operator=(BfcOwner&& other) noexcept {
-    std::swap(core_, other.core_);
-    return *this;
-  }
-  ~BfcOwner() {
-    if (core_ != nullptr) bfc_delete(core_);
-  }
-  /// A handle to it.
-  [[nodiscard]] Pool pool() const noexcept { return Pool(core_); }
-
- protected:
-  explicit BfcOwner(Core* core) noexcept : core_(core) {}
   Core* core_;
 };
 
@@ -161,7 +142,7 @@ class BfcPool : public detail::BfcEventType<Upstream>, public detail::BfcHandle<
   friend bool operator==(const BfcPool&, const BfcPool&) noexcept = default;
 
  private:
-  friend detail::BfcOwner<BfcPool, Core>;
+  friend detail::CoreOwner<BfcPool, Core>;
   explicit BfcPool(Core* core) noexcept : detail::BfcHandle<Core>(core) {}
 };
 
@@ -183,7 +164,7 @@ class BfcUpperEnd : public Pool {
 /// The tables lie in `Meta`'s memory, on the host: the pool's own may be a device's. Threads: one at a time, with its handles.
 template <memory_backend Upstream, class Fit = BestFit, class Split = BfcSplit, class Growth = BoundedGrowth,
           memory_backend Meta = SystemMemory>
-class BfcHeap : public detail::BfcOwner<BfcPool<Upstream, Fit, Split, Growth, Meta>, detail::BfcCore<Upstream, Fit, Split, Growth, Meta>> {
+class BfcHeap : public detail::CoreOwner<BfcPool<Upstream, Fit, Split, Growth, Meta>, detail::BfcCore<Upstream, Fit, Split, Growth, Meta>> {
   static_assert(holdfast::host_accessible<Meta>, "the tables of a pool are the host's");
   using Core = detail::BfcCore<Upstream, Fit, Split, Growth, Meta>;
 
@@ -200,7 +181,7 @@ class BfcHeap : public detail::BfcOwner<BfcPool<Upstream, Fit, Split, Growth, Me
   }
 
  private:
-  using detail::BfcOwner<Pool, Core>::BfcOwner;
+  using detail::CoreOwner<Pool, Core>::CoreOwner;
 };
 
 static_assert(inspectable_backend<BfcPool<SystemMemory>> && tagging_backend<BfcPool<SystemMemory>> &&

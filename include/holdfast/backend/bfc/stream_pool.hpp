@@ -77,7 +77,7 @@ class BfcStreamPool : public detail::BfcHandle<detail::BfcStreamCore<Upstream, E
   friend bool operator==(const BfcStreamPool&, const BfcStreamPool&) noexcept = default;
 
  private:
-  friend detail::BfcOwner<BfcStreamPool, Core>;
+  friend detail::CoreOwner<BfcStreamPool, Core>;
   explicit BfcStreamPool(Core* core) noexcept : detail::BfcHandle<Core>(core) {}
 };
 
@@ -86,8 +86,8 @@ class BfcStreamPool : public detail::BfcHandle<detail::BfcStreamCore<Upstream, E
 /// Destroyed, it waits on the host for all that was freed, then gives the regions back. Threads: one at a time, with its handles.
 template <memory_backend Upstream, pool_event Event, class Fit = BestFit, class Split = BfcSplit, class Growth = BoundedGrowth,
           memory_backend Meta = SystemMemory>
-class BfcStreamHeap : public detail::BfcOwner<BfcStreamPool<Upstream, Event, Fit, Split, Growth, Meta>,
-                                              detail::BfcStreamCore<Upstream, Event, Fit, Split, Growth, Meta>> {
+class BfcStreamHeap : public detail::CoreOwner<BfcStreamPool<Upstream, Event, Fit, Split, Growth, Meta>,
+                                               detail::BfcStreamCore<Upstream, Event, Fit, Split, Growth, Meta>> {
   static_assert(holdfast::host_accessible<Meta>, "the tables of a pool are the host's");
   using Core = detail::BfcStreamCore<Upstream, Event, Fit, Split, Growth, Meta>;
 
@@ -106,7 +106,7 @@ class BfcStreamHeap : public detail::BfcOwner<BfcStreamPool<Upstream, Event, Fit
   }
 
  private:
-  using detail::BfcOwner<Pool, Core>::BfcOwner;
+  using detail::CoreOwner<Pool, Core>::CoreOwner;
 };
 
 }  // namespace holdfast

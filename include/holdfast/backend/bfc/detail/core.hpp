@@ -62,6 +62,7 @@ class BfcCore {
     chunks().release(meta_);
     addresses_.release(meta_);
   }
+  void close() noexcept { bfc_delete(this); }
   [[nodiscard]] Meta meta() const noexcept { return meta_; }
 
   [[nodiscard]] static BfcRequest request(Bytes size, Alignment alignment, BfcEnd end, std::uint64_t freed_before) noexcept {

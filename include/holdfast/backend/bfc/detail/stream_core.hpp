@@ -60,6 +60,7 @@ class BfcStreamCore : public BfcCore<Upstream, Fit, Split, Growth, Meta, BfcStre
     slots_.release(this->meta_);
     stamps().release(this->meta_);
   }
+  void close() noexcept { bfc_delete(this); }
 
   /// For a stream, or, with none, for the host and thereby all streams.
   Result<Block> allocate(const Stream* stream, Bytes size, Alignment alignment, Tag tag) noexcept {
