@@ -419,7 +419,8 @@ TEST_CASE("cuda faults: every call fails once wherever it is made: no leak, noth
         CHECK(cuda.misuse == "");
         // The context's own end has nobody left to tell.
         const bool ends = told.errors.empty() && (cuda.failed_call == "cuDevicePrimaryCtxRelease" || cuda.failed_call == "cuEventDestroy" ||
-                                                  cuda.failed_call == "cuStreamDestroy" || cuda.failed_call == "cuCtxPushCurrent" ||
+                                                  cuda.failed_call == "cuStreamDestroy" || cuda.failed_call == "cuCtxPushCurrent" || cuda.failed_call == "cuCtxGetCurrent" ||
+                                                  cuda.failed_call == "cuThreadExchangeStreamCaptureMode" ||
                                                   cuda.failed_call == "cuCtxPopCurrent" || cuda.failed_call == "cuStreamSynchronize");
         CHECK((ends || names(told.errors, cuda.failed_call, code)));
       }
@@ -451,7 +452,7 @@ TEST_CASE("cuda faults: without that call nobody was told of a failure, and noth
 TEST_CASE("cuda faults: when even the question how much is free fails, out of memory is still that") {
   CudaWorld w;
   BasicCudaDeviceMemory<DoubleDriver> m(*w.context);
-  w.cuda.fail_at(5, CUDA_ERROR_UNKNOWN);  // push, alloc, pop, push, the question
+  w.cuda.fail_at(10, CUDA_ERROR_UNKNOWN);  // current?, push, relaxed, alloc, not relaxed, pop; current?, push, relaxed, the question
   const Error e = m.allocate(65_MiB, Alignment(1)).error();
   CHECK(w.cuda.failed_call == "cuMemGetInfo");
   CHECK(e.code == Errc::out_of_memory);

@@ -41,7 +41,7 @@ struct Devices : CudaWorld {
 std::vector<std::string> since(const CudaWorld& w, std::uint64_t from) {
   std::vector<std::string> names;
   for (std::size_t i = static_cast<std::size_t>(from); i < w.cuda.log.size(); ++i)
-    if (w.cuda.log[i].find("cuCtxP") != 0) names.push_back(w.cuda.log[i]);
+    if (!is_around(w.cuda.log[i])) names.push_back(w.cuda.log[i]);
   return names;
 }
 std::size_t at(const std::vector<std::string>& names, std::string_view name, bool last = false) {

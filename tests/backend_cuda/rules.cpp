@@ -8,6 +8,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "double/cuda_double.hpp"
@@ -1102,6 +1103,91 @@ const Rule rules[] = {
        const bool added = d.add(h, 0) == CUDA_SUCCESS && there.add(got, 0) == CUDA_ERROR_INVALID_VALUE && there.add(got, 1) == CUDA_SUCCESS;
        d.props.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
        return added && d.bind(h, 0, d.create(granule), 0, granule) == CUDA_SUCCESS && d.misuse() == "";
+     }},
+
+    // captures
+    {"cuCtxGetCurrent", "the context that was pushed last; NULL where there is none, which is no error", Source::documented,
+     [](Driver& d) {
+       CUcontext now = nullptr, popped = nullptr;
+       const bool one = d(CtxGetCurrent{}, &now) == CUDA_SUCCESS && now == d.context;
+       d(CtxPopCurrent{}, &popped);
+       return one && d(CtxGetCurrent{}, &now) == CUDA_SUCCESS && now == nullptr;
+     }},
+    {"cuStreamIsCapturing", "NONE, ACTIVE, and INVALIDATED once an error has spoilt the capture", Source::documented,
+     [](Driver& d) {
+       CUstreamCaptureStatus before{}, during{}, after{};
+       d(StreamIsCapturing{}, d.a, &before);
+       d.cuda.begin_capture(d.a, CU_STREAM_CAPTURE_MODE_GLOBAL);
+       d(StreamIsCapturing{}, d.a, &during);
+       d(StreamQuery{}, d.a);
+       d(StreamIsCapturing{}, d.a, &after);
+       return before == CU_STREAM_CAPTURE_STATUS_NONE && during == CU_STREAM_CAPTURE_STATUS_ACTIVE &&
+              after == CU_STREAM_CAPTURE_STATUS_INVALIDATED && !d.cuda.end_capture(d.a);
+     }},
+    {"cuThreadExchangeStreamCaptureMode", "it swaps: what was is given back", Source::documented,
+     [](Driver& d) {
+       CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+       d(ThreadExchangeStreamCaptureMode{}, &mode);
+       const bool was_global = mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+       return d(ThreadExchangeStreamCaptureMode{}, &mode) == CUDA_SUCCESS && was_global && mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+     }},
+    {"cuThreadExchangeStreamCaptureMode", "while a thread captures, cuMemAlloc spoils it there, in the mode RELAXED it does not", Source::documented,
+     [](Driver& d) {
+       CUdeviceptr p = 0;
+       CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+       d.cuda.begin_capture(d.a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+       d(ThreadExchangeStreamCaptureMode{}, &mode);
+       const bool allowed = d(MemAlloc{}, &p, std::size_t{1}) == CUDA_SUCCESS && d.cuda.end_capture(d.a);
+       d(ThreadExchangeStreamCaptureMode{}, &mode);
+       d.cuda.begin_capture(d.a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+       return allowed && d(MemAlloc{}, &p, std::size_t{1}) != CUDA_SUCCESS && !d.cuda.end_capture(d.a);
+     }},
+    {"cuStreamBeginCapture", "another thread's cuMemAlloc spoils a capture in the mode GLOBAL, not one in THREAD_LOCAL", Source::documented,
+     [](Driver& d) {
+       const auto spoils = [&](CUstreamCaptureMode mode) {
+         CUresult code = CUDA_SUCCESS;
+         d.cuda.begin_capture(d.a, mode);
+         std::thread([&] {
+           CUdeviceptr p = 0;
+           CUcontext popped = nullptr;
+           d(CtxPushCurrent{}, d.context);
+           code = d(MemAlloc{}, &p, std::size_t{1});
+           d(CtxPopCurrent{}, &popped);
+         }).join();
+         return !d.cuda.end_capture(d.a) && code != CUDA_SUCCESS;
+       };
+       return spoils(CU_STREAM_CAPTURE_MODE_GLOBAL) && !spoils(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+     }},
+    {"cuEventQuery", "it counts as unsafe too (users report it; cuda.h names only cudaMalloc), as all that may wait", Source::assumed,
+     [](Driver& d) {
+       d.cuda.begin_capture(d.a, CU_STREAM_CAPTURE_MODE_GLOBAL);
+       return d(EventQuery{}, d.event) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !d.cuda.end_capture(d.a);
+     }},
+    {"cuEventQuery", "of an event recorded inside a capture it is refused in every mode", Source::documented,
+     [](Driver& d) {
+       CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+       d.cuda.begin_capture(d.a, CU_STREAM_CAPTURE_MODE_RELAXED);
+       d(EventRecord{}, d.event, d.a);
+       d(ThreadExchangeStreamCaptureMode{}, &mode);
+       const bool refused = d(EventQuery{}, d.event) == CUDA_ERROR_CAPTURED_EVENT;
+       d(ThreadExchangeStreamCaptureMode{}, &mode);
+       return refused && !d.cuda.end_capture(d.a);
+     }},
+    {"CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "a captured stream may not wait for work outside of the capture", Source::documented,
+     [](Driver& d) {
+       d(EventRecord{}, d.event, d.b);
+       d.cuda.begin_capture(d.a, CU_STREAM_CAPTURE_MODE_RELAXED);
+       return d(StreamWaitEvent{}, d.a, d.event, 0u) == CUDA_ERROR_STREAM_CAPTURE_ISOLATION && !d.cuda.end_capture(d.a);
+     }},
+    {"cuCtxSynchronize", "while one of the context's streams is captured it is refused, and spoils that (CUDA programming guide, stream capture)",
+     Source::documented,
+     [](Driver& d) {
+       CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+       d.cuda.begin_capture(d.a, CU_STREAM_CAPTURE_MODE_RELAXED);
+       d(ThreadExchangeStreamCaptureMode{}, &mode);
+       const bool refused = d(CtxSynchronize{}) != CUDA_SUCCESS;
+       d(ThreadExchangeStreamCaptureMode{}, &mode);
+       return refused && !d.cuda.end_capture(d.a);
      }},
 };
 

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "double/captures.hpp"
 #include "double/multicast.hpp"
 #include "double/shared_pools.hpp"
 #include "double/slots.hpp"
@@ -112,6 +113,17 @@ class CudaDouble {
     static_cast<void>(promise.get_event().wait_on(streams_.find(stream)->sim));
     return promise;
   }
+  /// The program captures a stream into a graph.
+  void begin_capture(CUstream stream, CUstreamCaptureMode mode) { streams_.find(stream)->capture = captures_.begin(mode); }
+  /// True if nothing has spoilt it.
+  bool end_capture(CUstream stream) {
+    const std::shared_ptr<Capture> ends = streams_.find(stream)->capture;
+    captures_.end(ends);
+    streams_.visit([&](Stream& s) {
+      if (s.capture == ends) s.capture = nullptr;
+    });
+    return ends->valid;
+  }
   /// A kernel that kills the context with a code when its turn comes.
   void launch_faulty(CUstream stream, CUresult code) {
     Stream* s = streams_.find(stream);
@@ -170,6 +182,7 @@ class CudaDouble {
     for (auto& d : devices_) retained += d->retained;
     add("contexts", static_cast<std::size_t>(retained));
     add("contexts still current", contexts().size());
+    add("capture modes changed", Captures::mode() != CU_STREAM_CAPTURE_MODE_GLOBAL);
     add("streams", streams_.live());
     add("events", events_.live());
     add("allocations", allocations_.size());
@@ -212,6 +225,8 @@ class CudaDouble {
     if (reports_faults<Call> && !contexts().empty())
       if (const CUresult dead = device_of(contexts().back())->dead.load(); dead != CUDA_SUCCESS) return dead;
     if (forgiven_ && reports_faults<Call>) return CUDA_SUCCESS;
+    if (may_be_unsafe<Call>)
+      if (const CUresult refused = captures_.permit(); refused != CUDA_SUCCESS) return refused;
     const CUresult code = run(call, args...);
     misuse += std::exchange(multicast.misuse, {});
     return fails ? failure_code_ : code;
@@ -233,10 +248,12 @@ class CudaDouble {
     Device* device = nullptr;
     unsigned long long id = 0;
     SimEvent asked{};  // the end as of the last cuStreamQuery
+    std::shared_ptr<Capture> capture;
   };
   struct Event {
     SimEvent sim;
     Device* device = nullptr;
+    std::shared_ptr<Capture> capture;
   };
   struct Pool {
     Device* device = nullptr;
@@ -279,6 +296,13 @@ class CudaDouble {
       std::is_same_v<Call, cuda_call::MemcpyAsync> || std::is_same_v<Call, cuda_call::MemGetAddressRange> ||
       std::is_same_v<Call, cuda_call::IpcGetMemHandle> || std::is_same_v<Call, cuda_call::IpcOpenMemHandle> ||
       std::is_same_v<Call, cuda_call::IpcCloseMemHandle> || std::is_same_v<Call, cuda_call::PointerGetAttribute>;
+  // Which calls are "potentially unsafe" while streams are captured is said of few (cudaMalloc, cuEventQuery): here of all but
+  // those that only enqueue.
+  template <class Call>
+  static constexpr bool may_be_unsafe =
+      std::is_same_v<Call, cuda_call::EventQuery> ||
+      (needs_context<Call> && !std::is_same_v<Call, cuda_call::EventRecord> && !std::is_same_v<Call, cuda_call::StreamWaitEvent> &&
+       !std::is_same_v<Call, cuda_call::LaunchHostFunc> && !std::is_same_v<Call, cuda_call::MemcpyAsync>);
   template <class Call>
   static constexpr bool gives_back =
       std::is_same_v<Call, cuda_call::DevicePrimaryCtxRelease> || std::is_same_v<Call, cuda_call::CtxPopCurrent> ||
@@ -294,7 +318,8 @@ class CudaDouble {
       !(std::is_same_v<Call, cuda_call::Init> || std::is_same_v<Call, cuda_call::DriverGetVersion> ||
         std::is_same_v<Call, cuda_call::DeviceGet> || std::is_same_v<Call, cuda_call::DeviceGetCount> || std::is_same_v<Call, cuda_call::DeviceGetUuid> ||
         std::is_same_v<Call, cuda_call::DevicePrimaryCtxRetain> || std::is_same_v<Call, cuda_call::DevicePrimaryCtxRelease> ||
-        std::is_same_v<Call, cuda_call::CtxPushCurrent> || std::is_same_v<Call, cuda_call::CtxPopCurrent>);
+        std::is_same_v<Call, cuda_call::CtxPushCurrent> || std::is_same_v<Call, cuda_call::CtxPopCurrent> ||
+        std::is_same_v<Call, cuda_call::CtxGetCurrent> || std::is_same_v<Call, cuda_call::ThreadExchangeStreamCaptureMode>);
 
   static SimulatedOptions simulated(const CudaDoubleOptions& o) {
     SimulatedOptions s;
@@ -379,6 +404,8 @@ class CudaDouble {
     if (d->retained == 0) return misused("a context released once too often"), CUDA_ERROR_INVALID_CONTEXT;
     return --d->retained, CUDA_SUCCESS;
   }
+  CUresult run(cuda_call::CtxGetCurrent, CUcontext* c) { return *c = contexts().empty() ? nullptr : contexts().back(), CUDA_SUCCESS; }
+  CUresult run(cuda_call::ThreadExchangeStreamCaptureMode, CUstreamCaptureMode* mode) { return captures_.exchange(mode); }
   CUresult run(cuda_call::CtxPushCurrent, CUcontext c) {
     if (c == nullptr || device_of(c)->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
     return contexts().push_back(c), CUDA_SUCCESS;
@@ -388,7 +415,14 @@ class CudaDouble {
     *c = contexts().back();
     return contexts().pop_back(), CUDA_SUCCESS;
   }
+  // A call that "necessarily conflicts" with a capture spoils it.
+  static CUresult spoil(Capture& c, CUresult code) { return c.valid = false, code; }
   CUresult run(cuda_call::CtxSynchronize) {
+    CUresult captured = CUDA_SUCCESS;
+    streams_.visit([&](Stream& s) {
+      if (s.device == current() && s.capture != nullptr) captured = spoil(*s.capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    });
+    if (captured != CUDA_SUCCESS) return captured;
     Error first;
     const auto finish = [&](const SimStream& s) {
       if (Error e = s.synchronize(); !e.ok() && first.ok()) first = e;
@@ -412,7 +446,7 @@ class CudaDouble {
 
   // --- streams and events ---
   CUresult run(cuda_call::StreamCreate, CUstream* out, unsigned) {
-    *out = streams_.take(Stream{current()->sim.make_stream(), current(), ++last_stream_id_});
+    *out = streams_.take(Stream{current()->sim.make_stream(), current(), ++last_stream_id_, {}, nullptr});
     return CUDA_SUCCESS;
   }
   CUresult run(cuda_call::StreamDestroy, CUstream s) {  // what it has to do still is done, by the machine
@@ -426,9 +460,18 @@ class CudaDouble {
     if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     return *id = found->id, CUDA_SUCCESS;
   }
+  CUresult run(cuda_call::StreamIsCapturing, CUstream s, CUstreamCaptureStatus* status) {
+    Stream* found = stream(s);
+    if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    *status = found->capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
+              : found->capture->valid   ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                        : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    return CUDA_SUCCESS;
+  }
   CUresult run(cuda_call::StreamQuery, CUstream s) {
     Stream* found = stream(s);
     if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (found->capture != nullptr) return spoil(*found->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     if (!found->asked.ready()) return CUDA_ERROR_NOT_READY;  // so that who asks in a loop does not add to what it asks about
     const bool idle = found->sim.queue().first == nullptr;
     if (const Error e = found->asked.record(found->sim); !e.ok()) return code_of(e);
@@ -437,6 +480,7 @@ class CudaDouble {
   CUresult run(cuda_call::StreamSynchronize, CUstream s) {
     Stream* found = stream(s);
     if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (found->capture != nullptr) return spoil(*found->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     const Error e = found->sim.synchronize();
     synchronized(found->device);
     return code_of(e);
@@ -446,11 +490,16 @@ class CudaDouble {
     Event* awaited = event(e);
     if (waiter == nullptr || awaited == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (awaited->capture != nullptr) {  // the waiter joins the capture
+      if (waiter->capture == nullptr) waiter->capture = awaited->capture;
+      return waiter->capture == awaited->capture ? CUDA_SUCCESS : spoil(*waiter->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+    }
+    if (waiter->capture != nullptr) return spoil(*waiter->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     return code_of(awaited->sim.wait_on(waiter->sim));
   }
   CUresult run(cuda_call::EventCreate, CUevent* out, unsigned flags) {
     if ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
-    return *out = events_.take(Event{{}, current()}), CUDA_SUCCESS;
+    return *out = events_.take(Event{{}, current(), nullptr}), CUDA_SUCCESS;
   }
   CUresult run(cuda_call::EventDestroy, CUevent e) {
     return event(e) != nullptr && events_.give(e) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
@@ -459,11 +508,14 @@ class CudaDouble {
     Event* mark = event(e);
     Stream* where = stream(s);
     if (mark == nullptr || where == nullptr || mark->device != where->device) return CUDA_ERROR_INVALID_HANDLE;
+    mark->capture = where->capture;
+    if (where->capture != nullptr) return CUDA_SUCCESS;
     return code_of(mark->sim.record(where->sim));
   }
   CUresult run(cuda_call::EventQuery, CUevent e) {
     Event* mark = event(e);
     if (mark == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (mark->capture != nullptr) return spoil(*mark->capture, CUDA_ERROR_CAPTURED_EVENT);
     if (!mark->sim.ready()) return CUDA_ERROR_NOT_READY;
     const CUresult dead = mark->device->dead.load();
     return dead != CUDA_SUCCESS ? dead : code_of(mark->sim.wait());
@@ -471,6 +523,7 @@ class CudaDouble {
   CUresult run(cuda_call::EventSynchronize, CUevent e) {
     Event* mark = event(e);
     if (mark == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (mark->capture != nullptr) return spoil(*mark->capture, CUDA_ERROR_CAPTURED_EVENT);
     const Error error = mark->sim.wait();
     synchronized(mark->device);
     return code_of(error);
@@ -478,6 +531,7 @@ class CudaDouble {
   CUresult run(cuda_call::LaunchHostFunc, CUstream s, CUhostFn f, void* data) {
     Stream* where = stream(s);
     if (where == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (where->capture != nullptr) return CUDA_SUCCESS;  // a node of the graph
     const auto call = [f, data]() noexcept {
       in_host_function() = true;
       f(data);
@@ -488,6 +542,7 @@ class CudaDouble {
   CUresult run(cuda_call::MemcpyAsync, CUdeviceptr to, CUdeviceptr from, std::size_t n, CUstream s) {
     Stream* where = stream(s);
     if (where == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (where->capture != nullptr) return CUDA_SUCCESS;  // a node of the graph
     const auto size = static_cast<Bytes>(n);
     const MemoryTouch touches[] = {reads({pointer(from), size}), writes({pointer(to), size})};
     check_access(where->device, touches);
@@ -895,6 +950,7 @@ class CudaDouble {
   std::recursive_mutex mutex_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<RaceCheckedMachine::host_memory_type> pinned_;
+  Captures captures_;
   Slots<CUstream, Stream> streams_;
   Slots<CUevent, Event> events_;
   Slots<CUmemoryPool, Pool> pools_;

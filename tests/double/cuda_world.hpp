@@ -24,6 +24,11 @@ using DoubleStreamRef = BasicCudaStreamRef<DoubleDriver>;
 using DoubleEvent = BasicCudaEvent<DoubleDriver>;
 using DoublePromise = BasicCudaPromise<DoubleDriver>;
 
+/// Tells whether a call is one that the library makes around another, for the context and for captures.
+inline bool is_around(const std::string& call) {
+  return call.find("cuCtxP") == 0 || call == "cuCtxGetCurrent" || call == "cuThreadExchangeStreamCaptureMode";
+}
+
 /// A node that counts its runs.
 struct CountingNode : Continuation {
   CountingNode() {

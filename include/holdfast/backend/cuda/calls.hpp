@@ -36,6 +36,7 @@ struct DeviceGetUuid : Call<decltype(::cuDeviceGetUuid)> { static constexpr char
 struct DeviceCanAccessPeer : Call<decltype(::cuDeviceCanAccessPeer)> { static constexpr char name[] = "cuDeviceCanAccessPeer"; };
 struct DevicePrimaryCtxRetain : Call<decltype(::cuDevicePrimaryCtxRetain)> { static constexpr char name[] = "cuDevicePrimaryCtxRetain"; };
 struct DevicePrimaryCtxRelease : Call<decltype(::cuDevicePrimaryCtxRelease)> { static constexpr char name[] = "cuDevicePrimaryCtxRelease"; };
+struct CtxGetCurrent : Call<decltype(::cuCtxGetCurrent)> { static constexpr char name[] = "cuCtxGetCurrent"; };
 struct CtxPushCurrent : Call<decltype(::cuCtxPushCurrent)> { static constexpr char name[] = "cuCtxPushCurrent"; };
 struct CtxPopCurrent : Call<decltype(::cuCtxPopCurrent)> { static constexpr char name[] = "cuCtxPopCurrent"; };
 struct CtxSynchronize : Call<decltype(::cuCtxSynchronize)> { static constexpr char name[] = "cuCtxSynchronize"; };
@@ -47,6 +48,8 @@ struct StreamQuery : Call<decltype(::cuStreamQuery)> { static constexpr char nam
 struct StreamSynchronize : Call<decltype(::cuStreamSynchronize)> { static constexpr char name[] = "cuStreamSynchronize"; };
 struct StreamWaitEvent : Call<decltype(::cuStreamWaitEvent)> { static constexpr char name[] = "cuStreamWaitEvent"; };
 struct StreamGetId : Call<decltype(::cuStreamGetId)> { static constexpr char name[] = "cuStreamGetId"; };
+struct StreamIsCapturing : Call<decltype(::cuStreamIsCapturing)> { static constexpr char name[] = "cuStreamIsCapturing"; };
+struct ThreadExchangeStreamCaptureMode : Call<decltype(::cuThreadExchangeStreamCaptureMode)> { static constexpr char name[] = "cuThreadExchangeStreamCaptureMode"; };
 struct EventCreate : Call<decltype(::cuEventCreate)> { static constexpr char name[] = "cuEventCreate"; };
 struct EventDestroy : Call<decltype(::cuEventDestroy)> { static constexpr char name[] = "cuEventDestroy"; };
 struct EventRecord : Call<decltype(::cuEventRecord)> { static constexpr char name[] = "cuEventRecord"; };
@@ -108,7 +111,8 @@ struct MulticastGetGranularity : Call<decltype(::cuMulticastGetGranularity), 120
 /// All of them, for what is done once for each.
 using All = std::tuple<
     Init, DriverGetVersion, DeviceGetCount, DeviceGet, DeviceGetAttribute, DeviceGetUuid, DeviceCanAccessPeer,
-    DevicePrimaryCtxRetain, DevicePrimaryCtxRelease, CtxPushCurrent, CtxPopCurrent, CtxSynchronize, CtxEnablePeerAccess, StreamCreate, StreamDestroy,
+    DevicePrimaryCtxRetain, DevicePrimaryCtxRelease, CtxGetCurrent, CtxPushCurrent, CtxPopCurrent, CtxSynchronize, CtxEnablePeerAccess,
+    StreamIsCapturing, ThreadExchangeStreamCaptureMode, StreamCreate, StreamDestroy,
     StreamQuery, StreamSynchronize, StreamWaitEvent, StreamGetId, EventCreate, EventDestroy, EventRecord, EventQuery, EventSynchronize,
     LaunchHostFunc, MemGetInfo, MemAlloc, MemFree, MemAllocManaged, MemHostAlloc, MemFreeHost, MemHostRegister, MemHostUnregister,
     MemcpyAsync, MemPoolCreate, MemPoolDestroy, MemPoolTrimTo, MemPoolSetAttribute, MemPoolGetAttribute, MemPoolSetAccess,

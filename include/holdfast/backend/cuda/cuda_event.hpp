@@ -37,7 +37,7 @@ class BasicCudaEvent {
 
   constexpr BasicCudaEvent() noexcept = default;
 
-  /// Marks the end of a stream as it is now. Errors: the driver's, and this stands for what it stood for; out_of_memory.
+  /// Marks the end of a stream as it is now. Errors: wrong_state (it is being captured), the driver's, and this stands for what it stood for; out_of_memory.
   /// Stream: records the mark.
   [[nodiscard]] Error record(const stream_type& stream) noexcept {
     Result<BasicCudaEvent> made = after(stream, []() noexcept { return Error{}; });
@@ -47,12 +47,13 @@ class BasicCudaEvent {
   }
   /// Makes an event of work that `enqueue()` puts on a stream, all that an event needs having been made before.
   ///
-  /// Errors: those of `enqueue`; the driver's, after the work was waited for; out_of_memory. Stream: the work, the mark.
+  /// Errors: wrong_state (the stream is being captured) before anything is put there; those of `enqueue`; the driver's, after the work was waited for; out_of_memory. Stream: the work, the mark.
   template <class F>
   [[nodiscard]] static Result<BasicCudaEvent> after(const stream_type& stream, F enqueue) noexcept {
     State& state = stream.state();
     BasicCudaEvent made(new (std::nothrow) Cell(&state));
     if (made.cell_ == nullptr) return make_error(Errc::out_of_memory, "no memory for an event");
+    if (Error e = state.markable(stream.native()); !e.ok()) return e;
     if (Error e = state.take_event(made.cell_->handle); !e.ok()) return e;
     if (Error e = enqueue(); !e.ok()) return e;
     if (Error e = state.record(*made.cell_, stream.native(), stream.id()); !e.ok()) {

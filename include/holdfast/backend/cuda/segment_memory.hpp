@@ -42,11 +42,10 @@ class BasicCudaSegmentMemory : public detail::CudaCopies<BasicCudaSegmentMemory<
     e.available = longest;
     return e;
   }
-  /// Takes memory back after all work of the context: unmapping waits for nothing that runs. A failure is the context's
-  /// `unreported`. Threads: blocks.
+  /// Takes memory back after all work of the context: unmapping waits for nothing that runs; while a stream of the context is
+  /// being captured the segment keeps it. A failure is the context's `unreported`. Threads: blocks.
   void deallocate(Block block) noexcept {
-    if (block.data == nullptr) return;
-    state().insist(cuda_call::CtxSynchronize{});
+    if (block.data == nullptr || !state().drain()) return;
     segment_->unmap(block.data - segment_->range().data, align_up(block.size, segment_->granule()));
   }
 

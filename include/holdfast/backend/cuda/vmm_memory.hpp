@@ -38,6 +38,8 @@ class CudaVmmState {
       static_cast<void>(r.freed.wait());
       destroy(r);
     }
+    if (live_.empty() || !state.drain()) return;
+    for (Record& r : live_.span()) destroy(r);
   }
 
   // With a stream: a stale block of this size is had again without a call of the driver where it was released there.
@@ -78,11 +80,11 @@ class CudaVmmState {
   }
   void give(Block block) noexcept {
     if (block.data == nullptr) return;
+    // Unmapping waits for nothing that runs. Without the lock: others go on meanwhile.
+    if (!state.drain()) return;
     const LockGuard<WordLock> guard(lock_);
     Record* const r = find_live(block);
     if (r == nullptr) return;
-    // Unmapping waits for nothing that runs.
-    state.insist(cuda_call::CtxSynchronize{});
     destroy(*r);
     remove(live_, *r);
   }
@@ -214,7 +216,8 @@ class BasicCudaVmmMemory : public detail::CudaCopies<BasicCudaVmmMemory<Driver>,
 
   /// Gives memory that all streams may use. Errors: invalid_argument (negative size), out_of_memory, over_budget, the driver's.
   [[nodiscard]] Result<Block> allocate(Bytes size, Alignment alignment) noexcept { return vmm_->take(nullptr, size, alignment); }
-  /// Takes memory back at once. Threads: blocks until all work of the context is done. A failure is `unreported`.
+  /// Takes memory back at once; while a stream of the context is being captured its owner keeps it to the end.
+  /// Threads: blocks until all work of the context is done. A failure is `unreported`.
   void deallocate(Block block) noexcept { vmm_->give(block); }
   /// Gives memory in the order of a stream. Errors: as above. Stream: enqueues at most a wait.
   [[nodiscard]] Result<Block> allocate(const stream_type& stream, Bytes size, Alignment alignment) noexcept {
@@ -249,7 +252,7 @@ class BasicCudaVmmMemory : public detail::CudaCopies<BasicCudaVmmMemory<Driver>,
   detail::CudaVmmState<Driver>* vmm_ = nullptr;
 };
 
-/// The owner of such memory. All blocks must be back when it goes; it waits for the streams that released them.
+/// The owner of such memory. All blocks must be back when it goes, or are taken; it waits for the streams that released them.
 ///
 /// Threads: as a value. The context must outlive it.
 template <cuda_driver Driver>

@@ -33,10 +33,9 @@ class BasicCudaSegment {
     std::swap(handles_, other.handles_);
     return *this;
   }
-  /// Waits for all work of the context, then gives all back. Threads: blocks.
+  /// Waits for all work of the context, then gives all back; nothing while a stream of it is being captured. Threads: blocks.
   ~BasicCudaSegment() {
-    if (state_ == nullptr) return;
-    if (mapped_ != 0) state_->insist(cuda_call::CtxSynchronize{});
+    if (state_ == nullptr || (mapped_ != 0 && !state_->drain())) return;
     static_cast<void>(unmap(0, range_.size));
     state_->note(state_->call(cuda_call::MemAddressFree{}, detail::cuda_address(range_.data), static_cast<std::size_t>(range_.size)));
   }

@@ -9,7 +9,7 @@
 #include <limits>
 #include <utility>
 
-#include "holdfast/backend/cuda/driver.hpp"
+#include "holdfast/backend/cuda/detail/cuda_context_calls.hpp"
 #include "holdfast/concepts/lock.hpp"
 #include "holdfast/concepts/sync.hpp"
 #include "holdfast/core/intrusive_ptr.hpp"
@@ -85,13 +85,16 @@ class CudaWaits {
   std::array<Wait, 256> waits_{};
 };
 
-// One device's primary context: calls with it current, pooled events numbered in record order, events that are watched.
+// One device's primary context: pooled events numbered in record order, events that are watched.
 template <cuda_driver Driver>
-class CudaState : CudaContexts::Member {
+class CudaState : CudaContexts::Member, public CudaContextCalls<Driver> {
+  using Calls = CudaContextCalls<Driver>;
+
  public:
   using Cell = CudaEventCell<Driver>;
+  using Calls::call, Calls::inside, Calls::insist, Calls::note, Calls::driver, Calls::device;
 
-  CudaState(Driver d, CUdevice dev, CUcontext c) noexcept : driver(std::move(d)), device(dev), context(c) {
+  CudaState(Driver d, CUdevice dev, CUcontext c) noexcept : Calls(std::move(d), dev, c) {
     this->run = [](CudaContexts::Member& self) noexcept { return static_cast<CudaState&>(self).run_completions(); };
     driver.contexts().add(*this);
   }
@@ -104,37 +107,6 @@ class CudaState : CudaContexts::Member {
     for (const OwnStream& own : copies_) destroy(own.stream);
     for (const CUevent event : free_events_.span()) insist(cuda_call::EventDestroy{}, event);
     note(call(cuda_call::DevicePrimaryCtxRelease{}, device));
-  }
-
-  template <class Call, class... Args>
-  [[nodiscard]] Error call(Call c, Args... args) const noexcept {
-    return cuda_error(c, driver(c, args...));
-  }
-  // The same with the context current to this thread, for calls that ask for one.
-  template <class Call, class... Args>
-  [[nodiscard]] Error inside(Call c, Args... args) noexcept {
-    if (Error e = call(cuda_call::CtxPushCurrent{}, context); !e.ok()) return e;
-    const Error e = call(c, args...);
-    CUcontext popped = nullptr;
-    note(call(cuda_call::CtxPopCurrent{}, &popped));
-    return e;
-  }
-  // The same for calls that give something back, or have to be made before: an error of the first push may be of earlier work.
-  template <class Call, class... Args>
-  void insist(Call c, Args... args) noexcept {
-    Error e = inside(c, args...);
-    if (e.what == cuda_call::failed<cuda_call::CtxPushCurrent>.data()) note(e), e = inside(c, args...);
-    note(e);
-  }
-  // Keeps the first failure of a call whose caller cannot be told, or an event's, whose owner may not ask.
-  void note(const Error& e) noexcept {
-    if (e.ok()) return;
-    const LockGuard<WordLock> guard(note_lock_);
-    if (noted_.ok()) noted_ = e;
-  }
-  [[nodiscard]] Error noted() noexcept {
-    const LockGuard<WordLock> guard(note_lock_);
-    return noted_;
   }
 
   // --- events ---
@@ -158,6 +130,12 @@ class CudaState : CudaContexts::Member {
     }
     insist(cuda_call::EventDestroy{}, event);
   }
+  // A mark in a stream that is being captured would be part of the graph: no question about it is allowed.
+  [[nodiscard]] Error markable(CUstream stream) noexcept {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (Error e = call(cuda_call::StreamIsCapturing{}, stream, &status); !e.ok()) return e;
+    return status == CU_STREAM_CAPTURE_STATUS_NONE ? Error{} : make_error(Errc::wrong_state, "the stream is being captured: its events stand for nothing");
+  }
   // Records the cell's mark, which it has taken before. The number is taken under the lock of the record call, so that the
   // orders agree.
   [[nodiscard]] Error record(Cell& cell, CUstream stream, std::uint64_t stream_id) noexcept {
@@ -172,10 +150,8 @@ class CudaState : CudaContexts::Member {
   [[nodiscard]] bool poll(Cell& cell) noexcept {
     if (cell.finished()) return true;
     if (cell.handle == nullptr) return false;
-    const Error e = call(cuda_call::EventQuery{}, cell.handle);
-    if (e.native == CUDA_ERROR_NOT_READY) return false;
-    end(cell, e);
-    return true;
+    const typename Calls::Relaxed relaxed(*this);
+    return ask(cell);
   }
   [[nodiscard]] Error wait(Cell& cell, Deadline deadline) noexcept {
     for (;;) {
@@ -241,9 +217,9 @@ class CudaState : CudaContexts::Member {
     Cell* cell = take_watched(self);
     if (cell == nullptr) return false;
     Cell *pending = nullptr, **pending_end = &pending, *last_pending = nullptr, *ready = nullptr, **ready_end = &ready;
-    while (cell != nullptr) {
+    for (const typename Calls::Relaxed relaxed(*this); cell != nullptr;) {
       Cell* const next = std::exchange(cell->next, nullptr);
-      if (poll(*cell)) {
+      if (cell->finished() || ask(*cell)) {
         *ready_end = cell;
         ready_end = &cell->next;
       } else {
@@ -288,13 +264,15 @@ class CudaState : CudaContexts::Member {
   // Lets threads that wait, here or in another context, look again.
   void wake() noexcept { driver.contexts().wake(); }
 
-  const Driver driver;
-  const CUdevice device;
-  const CUcontext context;
-
  private:
   static constexpr std::chrono::milliseconds longest_pause{1};
 
+  [[nodiscard]] bool ask(Cell& cell) noexcept {
+    const Error e = call(cuda_call::EventQuery{}, cell.handle);
+    if (e.native == CUDA_ERROR_NOT_READY) return false;
+    end(cell, e);
+    return true;
+  }
   // The errors of readers' events only order: without the note nobody might see a fault.
   void end(Cell& cell, const Error& e) noexcept {
     note(e);
@@ -373,8 +351,7 @@ class CudaState : CudaContexts::Member {
     return inside(cuda_call::LaunchHostFunc{}, wake_, tell, static_cast<void*>(&driver.contexts()));
   }
 
-  WordLock note_lock_, events_lock_, record_lock_, watch_lock_, wake_lock_, copies_lock_;
-  Error noted_;
+  WordLock events_lock_, record_lock_, watch_lock_, wake_lock_, copies_lock_;
   SmallList<CUevent> free_events_;
   std::uint64_t last_sequence_ = 0;
   CudaWaits waits_;
