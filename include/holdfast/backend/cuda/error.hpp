@@ -16,6 +16,8 @@ namespace holdfast {
     case CUDA_ERROR_INVALID_VALUE:
     case CUDA_ERROR_INVALID_DEVICE:
     case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE:
+    case CUDA_ERROR_INVALID_CLUSTER_SIZE:
     case CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: return Errc::invalid_argument;
     case CUDA_ERROR_NOT_INITIALIZED:  // no driver was loaded
     case CUDA_ERROR_STUB_LIBRARY:
@@ -25,12 +27,22 @@ namespace holdfast {
     case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
     case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
     case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
+    case CUDA_ERROR_INVALID_PTX:  // a kernel that this driver or device cannot take
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
+    case CUDA_ERROR_JIT_COMPILATION_DISABLED:
+    case CUDA_ERROR_UNSUPPORTED_LIMIT:
     case CUDA_ERROR_NOT_SUPPORTED: return Errc::unsupported;
+    case CUDA_ERROR_MPS_MAX_CLIENTS_REACHED:
+    case CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED:
     case CUDA_ERROR_TOO_MANY_PEERS: return Errc::over_budget;
     case CUDA_ERROR_NOT_READY: return Errc::would_block;
     case CUDA_ERROR_TIMEOUT: return Errc::deadline;
     case CUDA_ERROR_INVALID_CONTEXT:
     case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_CONTEXT_ALREADY_IN_USE:
+    case CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE:
     case CUDA_ERROR_ILLEGAL_STATE:
     case CUDA_ERROR_SYSTEM_NOT_READY:  // a daemon that multicast or the fabric needs does not run
     case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:  // a stream is being captured
@@ -64,6 +76,7 @@ namespace holdfast {
     case CUDA_ERROR_INVALID_ADDRESS_SPACE:
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
     case CUDA_ERROR_TENSOR_MEMORY_LEAK:
     case CUDA_ERROR_EXTERNAL_DEVICE: return Errc::device_fault;
     default: return Errc::internal;

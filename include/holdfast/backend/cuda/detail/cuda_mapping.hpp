@@ -73,9 +73,7 @@ struct CudaMapped {
   CudaHandle memory = 0;
   Block whole, block;
   void close() noexcept {
-    if (state == nullptr) return;
-    state->insist(cuda_call::CtxSynchronize{});  // unmapping waits for nothing that runs
-    cuda_unmap(*state, whole, memory);
+    if (state != nullptr && state->drain()) cuda_unmap(*state, whole, memory);
   }
 };
 // Of a blob that `check_share` has passed; `native` is what its kind's handles are to the driver.
