@@ -3,7 +3,8 @@
 """Compiles the headers in every way a user may: check.py PART...
 
 gcc      each header alone and twice, under the strictest warnings; all together without exceptions and RTTI
-clang    all together with and without exceptions and RTTI, for each clang++ found; each header alone for the newest
+clang    all together for each clang++ found; in the opposite order without exceptions and RTTI
+         (what a header alone lacks, g++ finds: both read the same standard library)
 nvcc     all headers together in a .cu, with and without exceptions
 link     all headers in two translation units linked together (ODR), in opposite orders; the single file, too
 driver   a program on CUDA's headers links, as .cpp and as .cu, without the driver's library and starts where there is none
@@ -72,9 +73,8 @@ def clang():
     jobs = []
     for compiler in found:
         headers = usable(compiler)
-        jobs += [(compiles, f"headers: all together, {compiler} {' '.join(flags)}", compiler, flags, sources(headers)) for flags in ([], BARE)]
-        if compiler == found[-1]:
-            jobs += [(compiles, f"headers: {h} alone, {compiler}", compiler, [], sources([h])) for h in headers]
+        jobs += [(compiles, f"headers: all together, {compiler} {' '.join(flags)}", compiler, flags, sources(order))
+                 for flags, order in (([], headers), (BARE, headers[::-1]))]
     checks.side_by_side(jobs)
 
 
