@@ -5,7 +5,7 @@
 gcc      each header alone and twice, under the strictest warnings; all together without exceptions and RTTI
 clang    all together for each clang++ found; in the opposite order without exceptions and RTTI
          (what a header alone lacks, g++ finds: both read the same standard library)
-nvcc     all headers together in a .cu, with and without exceptions
+nvcc     all headers together in a .cu; without exceptions only as far as PTX (behind it is g++'s own compilation again)
 link     all headers in two translation units linked together (ODR), in opposite orders; the single file, too
 driver   a program on CUDA's headers links, as .cpp and as .cu, without the driver's library and starts where there is none
 tree     the umbrella names every plain header; the versions agree; each first header of a folder opens with five lines
@@ -96,11 +96,11 @@ def nvcc():
     with checks.scratch() as folder:
         jobs = [(checks.command, "headers: a plan in a static_assert as .cu",
                  [*base, "-x", "cu", "-c", example, "-o", pathlib.Path(folder, "example.o")])]
-        for name, flags in (("as it is", []), ("without exceptions", ["-Xcompiler", "-fno-exceptions,-fno-rtti"])):
+        for name, flags in (("as it is", ["-c"]), ("without exceptions", ["-ptx", "-Xcompiler", "-fno-exceptions,-fno-rtti"])):
             path = pathlib.Path(folder, name.replace(" ", "_") + ".cu")
             path.write_text(sources(headers) + RETURNS_A_LOCAL + "__global__ void kernel() {}\n")
             jobs.append((checks.command, f"headers: all together as .cu, {name}",
-                         [*base, *flags, "-c", path, "-o", str(path) + ".o"]))
+                         [*base, *flags, path, "-o", str(path) + ".o"]))
         checks.side_by_side(jobs)
 
 
