@@ -57,51 +57,6 @@ struct Reports {
   static void take(void* context, const SlotReport& r) noexcept { static_cast<Reports*>(context)->all.push_back(r); }
 };
 
-// Threads that take a slot, write, look and give it back; what the pool counted.
-template <class Pool>
-SlotPoolStatistics many_threads(int rounds) {
-  StrictLog log;
-  SlotPoolOptions o = slots(5, 8);
-  o.alignment = 8;
-  o.max_count = 7;
-  o.timeout = 20'000 * millisecond;
-  constexpr int threads = 8;
-  SlotPoolStatistics last;
-  {
-    Pool pool = make<Pool>(log, o);
-    std::atomic<long> shared{0}, served{0}, lost{0};
-    std::vector<std::thread> all;
-    for (std::uint64_t t = 1; t <= threads; ++t)
-      all.emplace_back([&, t] {
-        long mine = 0;
-        for (int i = 0; i < rounds; ++i) {
-          auto slot = pool.acquire(Tag{"thread", t});
-          if (!slot.ok()) continue;
-          auto* word = *slot->template get<std::uint64_t>();
-          *word = t;
-          if (i % 64 == 0) std::this_thread::yield();
-          if (*word != t) ++shared;
-          if (!slot->release().ok()) ++lost;
-          ++mine;
-        }
-        served += mine;
-      });
-    for (auto& t : all) t.join();
-    CHECK(shared == 0);
-    CHECK(lost == 0);
-    const SlotPoolStatistics s = pool.statistics();
-    CHECK(s.in_use == 0);
-    CHECK(s.acquires == served);
-    CHECK(s.acquires + s.failures == threads * long{rounds});
-    CHECK(s.damaged == 0);
-    CHECK(s.stale_releases == 0);
-    CHECK(s.peak_in_use <= s.capacity);
-    last = s;
-  }
-  CHECK(log.live.empty());
-  return last;
-}
-
 }  // namespace
 
 TEST_CASE_TEMPLATE("HP1: 128 packed slots of 4 bytes come in order, the 129th fails with the count", Pool, Free, Mutexed, Single) {
@@ -519,9 +474,3 @@ TEST_CASE("slot_pool: a moved pool is the same pool") {
   Free c(std::move(b));
   CHECK(c.statistics().capacity == 4);
 }
-
-TEST_CASE_TEMPLATE("HP7: 8 threads of 100,000 rounds: acquire, write, check, release: no slot has two owners, none stays out", Pool, Free, Mutexed,
-                   Poisoned, Growing) {
-  many_threads<Pool>(100'000);
-}
-TEST_CASE("slot_pool: 8 threads that wait for 5 slots all get one each time") { CHECK(many_threads<Waiting>(500).failures == 0); }
