@@ -102,7 +102,7 @@ MUTANTS = [
 ('done one free too early','backend/bfc/detail/stream_core.hpp',"return number <= slots_[s].done ||","return number <= slots_[s].done + 1 ||",'streams'),
 ('a retired stream is known by its handle','backend/bfc/detail/stream_core.hpp',"    slots_[s].attached = false;\n    slots_[s].stream = Stream{};\n","",'streams'),
 ('an event that failed has passed','backend/bfc/detail/stream_marks.hpp',"    return e.passed();","    return e.ready();",'streams'),
-('what failed to be waited for is taken','backend/bfc/detail/stream_core.hpp',"    if (Error e = wait(chunks()[c].freed_at, asker); !e.ok()) return failure_ = e, 0;\n    return","    if (Error e = wait(chunks()[c].freed_at, asker); !e.ok()) failure_ = e;\n    return",'streams'),
+('what failed to be waited for is taken','backend/bfc/detail/stream_core.hpp',"      if (Error e = wait(chunks()[c].freed_at, asker); !e.ok()) return failure_ = e, 0;\n      return","      if (Error e = wait(chunks()[c].freed_at, asker); !e.ok()) failure_ = e;\n      return",'streams'),
 ('the host takes what a stream comes after','backend/bfc/detail/stream_core.hpp',"    if (asker.stream == nullptr) {\n      ++figures_.host_waits;","    if (false) {\n      ++figures_.host_waits;",'streams'),
 ]
 

@@ -26,7 +26,8 @@ struct FakeStreamLog {
   int blocked = 0;           ///< how often a host asked until it had
   const void* last_asked = nullptr;
   int alive = 0, most_alive = 0;  ///< events that stand for a place
-  int records_until_failure = 0, waits_until_failure = 0;  ///< 0: none
+  int records_until_failure = 0;  ///< 0: none
+  int waits_left = -1;            ///< so many succeed; -1: all
   bool records_fail = false;
   bool streams_fail = false;     ///< a host that waits for a stream gets an error
   bool failed = false;           ///< all events have failed
@@ -80,7 +81,8 @@ class FakeEvent {
     return {};
   }
   [[nodiscard]] Error wait_on(const FakeStream& s) const noexcept {
-    if (FakeStreamLog::due(s.log->waits_until_failure)) return make_error(Errc::device_fault, "a wait was told to fail");
+    if (s.log->waits_left == 0) return make_error(Errc::device_fault, "a wait was told to fail");
+    if (s.log->waits_left > 0) --s.log->waits_left;
     if (log_ != nullptr) log_->waits.push_back({s.id, stream_, position_});
     return {};
   }

@@ -39,4 +39,26 @@ struct BfcStatistics {
   [[nodiscard]] double internal_fragmentation() const noexcept { return share_of(in_use - requested, in_use); }
 };
 
+/// Whether a stream's frees are marked by events.
+enum class StreamMarks : std::uint8_t {
+  each_free,  ///< an event at each free: nobody waits for more than what was freed, and the stream may be destroyed after it
+  on_demand,  ///< an event when another stream wants the memory: no call at a free, but waits cover the stream's later work, too
+};
+
+/// How a best-fit pool in the order of streams behaves.
+struct BfcStreamOptions {
+  BfcOptions pool{};
+  StreamMarks marks = StreamMarks::each_free;
+  bool grow_before_waiting = false;  ///< asks the upstream before a stream waits for another
+};
+
+/// What the order of streams has cost.
+struct BfcStreamStatistics {
+  std::uint64_t marks = 0;       ///< events recorded
+  std::uint64_t waits = 0;       ///< of streams for another's frees, those that the event leaves out too
+  std::uint64_t host_waits = 0;  ///< of the host
+  std::uint64_t joins = 0;       ///< blocks made of memory of several marks
+  Bytes stranded = 0;            ///< free for nobody before the pool's end: neither marked nor waited for, as both failed
+};
+
 }  // namespace holdfast

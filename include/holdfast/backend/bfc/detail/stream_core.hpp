@@ -10,25 +10,7 @@
 #include "holdfast/backend/bfc/detail/core.hpp"
 #include "holdfast/backend/bfc/detail/stream_marks.hpp"
 
-namespace holdfast {
-
-/// How a best-fit pool in the order of streams behaves.
-struct BfcStreamOptions {
-  BfcOptions pool{};
-  StreamMarks marks = StreamMarks::each_free;
-  bool grow_before_waiting = false;  ///< asks the upstream before a stream waits for another
-};
-
-/// What the order of streams has cost.
-struct BfcStreamStatistics {
-  std::uint64_t marks = 0;       ///< events recorded
-  std::uint64_t waits = 0;       ///< of streams for another's frees, those that the event leaves out too
-  std::uint64_t host_waits = 0;  ///< of the host
-  std::uint64_t joins = 0;       ///< blocks made of memory of several marks
-  Bytes stranded = 0;            ///< free for nobody before the pool's end: neither marked nor waited for, as both failed
-};
-
-namespace detail {
+namespace holdfast::detail {
 
 /// The core of a pool in the order of streams: what a stream asks for is taken from what it comes after, or has it wait.
 ///
@@ -340,33 +322,35 @@ class BfcStreamCore : public BfcCore<Upstream, Fit, Split, Growth, Meta, BfcStre
     ++figures_.joins;
     return this->space_.place_over(first, at, stop - at);
   }
-  [[nodiscard]] std::uint32_t take_after_wait(std::uint32_t c, const BfcRequest& wanted, const Asker& asker) noexcept {
-    if (c == 0) return 0;
-    if (Error e = wait(chunks()[c].freed_at, asker); !e.ok()) return failure_ = e, 0;
-    return this->space_.take(c, wanted);
+  // Takes a chunk after a wait, or, where there is none (0), a run of anybody's; 0: there is none, or a wait failed.
+  [[nodiscard]] std::uint32_t take_waiting(std::uint32_t c, const BfcRequest& wanted, const Asker& asker) noexcept {
+    if (c != 0) {
+      if (Error e = wait(chunks()[c].freed_at, asker); !e.ok()) return failure_ = e, 0;
+      return this->space_.take(c, wanted);
+    }
+    const Run run = find_run(wanted, [&](std::uint64_t stamp) noexcept { return usable(stamp, asker) || waitable(stamp); });
+    return run.first != 0 ? take_run(run, wanted, asker) : 0;
   }
 
-  // What is tried when the asker may use no chunk that fits: what was passed by now, its own in pieces, then, in an order that is
-  // an option, a wait for another stream and growth; others' in pieces; regions that are idle once the host has seen them so.
-  // The host, which would block, waits for streams only when the pool cannot grow.
+  // What is tried when the asker may use no chunk that fits: what has passed by now, its own in pieces, then, in an order that is
+  // an option, waits for other streams and growth; at last idle regions are given back, once the host has seen the end of their
+  // use. The host, which would block, waits for streams only when the pool cannot grow.
   [[nodiscard]] HOLDFAST_COLD std::uint32_t place_hard(const BfcRequest& wanted, const Asker& asker, Errc& why) noexcept {
     failure_ = {};
     const Bytes most = this->space_.split().largest(wanted.rounded);
     static_cast<void>(look());
     Found found = search(wanted, most, asker);
     if (found.usable != 0) return this->space_.take(found.usable, wanted);
-    const auto own = [&](std::uint64_t stamp) noexcept { return usable(stamp, asker); };
-    const auto any = [&](std::uint64_t stamp) noexcept { return usable(stamp, asker) || waitable(stamp); };
-    if (const Run run = find_run(wanted, own); run.first != 0) return take_run(run, wanted, asker);
+    const Run own = find_run(wanted, [&](std::uint64_t stamp) noexcept { return usable(stamp, asker); });
+    if (own.first != 0) return take_run(own, wanted, asker);
     std::uint32_t c = 0;
-    if (asker.stream != nullptr && !grow_first_ && (c = take_after_wait(found.waitable, wanted, asker)) != 0) return c;
+    if (asker.stream != nullptr && !grow_first_ && (c = take_waiting(found.waitable, wanted, asker)) != 0) return c;
     if (this->extend(wanted, why)) failure_ = {};
     for (const Bytes limit : {most, max_bytes}) {
       found = search(wanted, limit, asker);
       if (found.usable != 0) return this->space_.take(found.usable, wanted);
-      if ((c = take_after_wait(found.waitable, wanted, asker)) != 0) return c;
     }
-    if (const Run run = find_run(wanted, any); run.first != 0 && (c = take_run(run, wanted, asker)) != 0) return c;
+    if ((c = take_waiting(found.waitable, wanted, asker)) != 0) return c;
     if (!this->options_.garbage_collection || saturating_add(this->room(), this->idle_bytes()) < wanted.rounded) return 0;
     bool given = false;
     for (std::uint32_t r = this->region_count_; r-- > 0;)
@@ -396,5 +380,4 @@ class BfcStreamCore : public BfcCore<Upstream, Fit, Split, Growth, Meta, BfcStre
   Error failure_;  // of the last request that was not simple
 };
 
-}  // namespace detail
-}  // namespace holdfast
+}  // namespace holdfast::detail

@@ -12,15 +12,7 @@
 #include "holdfast/concepts/event.hpp"
 #include "holdfast/core/result.hpp"
 
-namespace holdfast {
-
-/// Whether a stream's frees are marked by events.
-enum class StreamMarks : std::uint8_t {
-  each_free,  ///< an event at each free: nobody waits for more than what was freed, and the stream may be destroyed after it
-  on_demand,  ///< an event when another stream wants the memory: no call at a free, but waits cover the stream's later work, too
-};
-
-namespace detail {
+namespace holdfast::detail {
 
 /// The stamps of a pool in the order of streams: a stream's slot, and the number of its free; 0: safe for all.
 ///
@@ -187,5 +179,4 @@ struct BfcStreamSlot {
   BfcArray<std::uint64_t> waits;  ///< by slot: up to which number this stream comes after it
 };
 
-}  // namespace detail
-}  // namespace holdfast
+}  // namespace holdfast::detail
