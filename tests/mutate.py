@@ -17,7 +17,7 @@ TESTS = {
     'live': ['trace/live_set.cpp'], 'groups': ['trace/checkpoint.cpp'], 'grow': ['trace/growth.cpp'], 'leaks': ['trace/leak_report.cpp'],
     'frag': ['trace/fragmentation.cpp'], 'log': ['trace/memory_log.cpp'], 'replay': ['trace/replay.cpp'], 'stacks': ['trace/stack_table.cpp'],
     'aligned': ['backend/aligned.cpp'], 'pinned': ['backend/pinned_pool.cpp'], 'later': ['backend/deferred.cpp'],
-    'streams': ['backend/bfc_stream_pool.cpp'],
+    'streams': ['backend/bfc_stream_pool.cpp'], 'leases': ['backend/share_leases.cpp'], 'socket': ['backend/share_socket.cpp'],
 }
 # (what is broken, header, text, replacement, the tests that must fail)
 MUTANTS = [
@@ -104,6 +104,10 @@ MUTANTS = [
 ('an event that failed has passed','backend/bfc/detail/stream_marks.hpp',"    return e.passed();","    return e.ready();",'streams'),
 ('what failed to be waited for is taken','backend/bfc/detail/stream_core.hpp',"      if (Error e = wait(chunks()[c].freed_at, asker); !e.ok()) return failure_ = e, 0;\n      return","      if (Error e = wait(chunks()[c].freed_at, asker); !e.ok()) failure_ = e;\n      return",'streams'),
 ('the host takes what a stream comes after','backend/bfc/detail/stream_core.hpp',"    if (asker.stream == nullptr) {\n      ++figures_.host_waits;","    if (false) {\n      ++figures_.host_waits;",'streams'),
+('a block is given back with its first lease','backend/host/share_leases.hpp',"if (gone.released && !lent)","if (gone.released)",'leases'),
+('a block goes that its owner has still','backend/host/share_leases.hpp',"if (gone.released && !lent)","if (!lent)",'leases'),
+('other files than a share announces','backend/host/share_socket.hpp',"count != (flags & 1) + (flags >> 1)","false",'socket'),
+('a longer message is a share','backend/host/share_socket.hpp',"got != static_cast<ssize_t>(detail::share_message_bytes) || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0","got < static_cast<ssize_t>(detail::share_message_bytes)",'socket'),
 ]
 
 

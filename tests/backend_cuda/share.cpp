@@ -6,10 +6,13 @@
 #include <utility>
 
 #include "double/cuda_world.hpp"
+#include "holdfast/backend/bfc_pool.hpp"
 #include "holdfast/backend/cuda/device_memory.hpp"
 #include "holdfast/backend/cuda/host_memory.hpp"
+#include "holdfast/backend/cuda/import_cache.hpp"
 #include "holdfast/backend/cuda/segment_memory.hpp"
 #include "holdfast/backend/cuda/vmm_memory.hpp"
+#include "holdfast/backend/host/share_leases.hpp"
 
 using namespace holdfast;
 using namespace holdfast::literals;
@@ -128,4 +131,37 @@ TEST_CASE("cuda share: memory that was not made for it, and what the driver does
   CHECK(Shared::open(*s.context, -1, none, theirs, 3).error().code == Errc::corrupt);
   none.kind = ShareKind::multicast_file;
   CHECK(Shared::open(*s.context, -1, none, theirs, 3).error().code == Errc::corrupt);
+}
+
+TEST_CASE("cuda share: blocks of a best-fit pool are parts of one allocation: shared one by one, open once, lent each by itself") {
+  Sharer s;
+  CudaWorld there;
+  using Plain = BasicCudaDeviceMemory<DoubleDriver>;
+  const auto heap = std::move(*BfcHeap<Plain>::make(Plain(*s.context), {.region = 8_MiB}));
+  auto pool = heap.pool();
+  const Block a = *pool.allocate(1000, Alignment(256)), b = *pool.allocate(5000, Alignment(256));
+  BasicCudaImportCache<DoubleDriver> cache(*there.context);
+  ShareLeases<decltype(pool)> leases(pool);
+  const auto import = [&](Block block) {
+    const CudaSharedFile shared = *share_cuda(*s.context, block, mine);
+    CHECK(shared.blob().whole == 8_MiB);
+    return cache.open(shared.file(), shared.blob(), theirs, 3, std::move(*leases.lend(block)));
+  };
+  {
+    auto first = std::move(*import(a));
+    const auto second = std::move(*import(b));
+    CHECK(cache.size() == 1);
+    CHECK(second.block().data - first.block().data == b.data - a.data);
+    CHECK(second.block().size == 5000);
+    leases.deallocate(a);
+    leases.deallocate(b);
+    CHECK(leases.collect() == 2);
+    first = {};
+    CHECK(leases.collect() == 1);
+    const Block again = *pool.allocate(1000, Alignment(256));
+    CHECK(again.data == a.data);  // free once more, though its allocation is open still
+    pool.deallocate(again);
+  }
+  CHECK(leases.collect() == 0);
+  CHECK(cache.size() == 0);
 }
