@@ -80,7 +80,7 @@ class BasicHostEvent<Sync>::Cell : public RefCounted<Cell, typename Sync::templa
 
   [[nodiscard]] Error wait(Deadline deadline) noexcept {
     std::uintptr_t w = word_.load(std::memory_order_acquire);
-    while ((w & done_mask) == 0) {
+    while ((w & done_mask) == 0) [[unlikely]] {
       if (deadline.passed())
         return deadline.is_now() ? make_error(Errc::would_block, "the event is still pending")
                                  : make_error(Errc::deadline, "the event was still pending at the deadline");
