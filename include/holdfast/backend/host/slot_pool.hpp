@@ -22,9 +22,9 @@ inline constexpr char slot_type = 0;
 
 /// N equal small slots cut from one allocation of a backend: for what control flow reads from the device, step after step.
 ///
-/// Owns the slots' memory, which stays until the pool is gone and the last handle too; its end, when nobody may be in a call of it,
-/// reports each slot that is still held. Threads: as `Lock`: `LockFree` and `WordLock`
-/// any, `NoLock` one; made, moved and destroyed by one. Cost of a slot: O(1). Source: XLA's HostMemoryPool, of which it has no defect.
+/// Owns the slots' memory, which stays until the pool is gone and the last handle too. Its end, when nobody may be in a call of it,
+/// reports each slot that is still held. Threads: as `Lock`: `LockFree` and `WordLock` any, `NoLock` one; made, moved and destroyed
+/// by one. Cost of a slot: O(1). Source: XLA's HostMemoryPool, of which it has no defect.
 template <memory_backend Backend, class Width = CacheLineSlots, class Exhaustion = FailWhenFull,
           class Lock = typename Exhaustion::default_lock, class Hygiene = KeepBytes, clock Clock = MonotonicClock>
 class SlotPool {
