@@ -139,6 +139,22 @@ void peers(DoubleContext& c, CudaDouble& cuda, Told& told) {
   told(c.enable_peer(*other));
   auto pool = BasicCudaPool<DoubleDriver>::make(c);
   if (told(pool)) told(pool->allow(*other));
+  auto vmm = BasicCudaVmm<DoubleDriver>::make(c);
+  if (told(vmm)) {
+    const auto before = vmm->memory().allocate(100, Alignment(256));
+    told(before);
+    told(vmm->allow(*other));
+    const auto after = vmm->memory().allocate(100, Alignment(256));
+    told(after);
+    if (before.ok()) vmm->memory().deallocate(*before);
+    if (after.ok()) vmm->memory().deallocate(*after);
+  }
+  auto segment = BasicCudaSegment<DoubleDriver>::reserve(c, 4_MiB);
+  if (told(segment)) {
+    told(segment->map(0, 2_MiB));
+    told(segment->allow(*other));
+    told(segment->map(2_MiB, 2_MiB));
+  }
   told(other->unreported());
 }
 void ipc(DoubleContext& c, CudaDouble&, Told& told) {

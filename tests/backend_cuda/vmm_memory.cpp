@@ -5,9 +5,11 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "double/cuda_world.hpp"
+#include "holdfast/backend/cuda/vmm_segment.hpp"
 
 using namespace holdfast;
 using namespace holdfast::literals;
@@ -59,11 +61,11 @@ TEST_CASE("cuda vmm: VM2 a failed map releases and frees the addresses, and unma
   CudaWorld w;
   const Vmm vmm = make(w);
   const auto before = w.cuda.calls();
-  w.cuda.fail_at(3, CUDA_ERROR_INVALID_VALUE);
+  w.cuda.fail_at(4, CUDA_ERROR_INVALID_VALUE);
   const Error e = vmm.memory().allocate(1, Alignment(1)).error();
   CHECK(says(e, "cuMemMap failed"));
   CHECK(e.native == CUDA_ERROR_INVALID_VALUE);
-  CHECK(since(w, before) == Names{"cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemRelease", "cuMemAddressFree"});
+  CHECK(since(w, before) == Names{"cuDeviceGetAttribute", "cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemRelease", "cuMemAddressFree"});
   CHECK(vmm.memory().held() == 0);
 }
 
@@ -172,4 +174,50 @@ TEST_CASE("cuda vmm: sizes and alignments that no memory has") {
   CHECK(detail::cuda_aligned(detail::cuda_address(b.data), Alignment(16_MiB)));
   m.deallocate(b);
   CHECK(Vmm::make(*w.context, {.budget = -1}).error().code == Errc::invalid_argument);
+}
+
+TEST_CASE("cuda vmm: another device has what is let to it: blocks that are out, that wait to go, that come later") {
+  CudaWorld w;
+  const Vmm vmm = make(w);
+  Memory m = vmm.memory();
+  auto segment = std::move(*BasicCudaSegment<DoubleDriver>::reserve(*w.context, 8_MiB));
+  CHECK(segment.map(0, 2_MiB).ok());
+  const DoubleStream s = w.stream(), theirs = std::move(*w.other->make_stream());
+  const Block out = *m.allocate(2_MiB, Alignment(256)), stale = *m.allocate(s, 4_MiB, Alignment(256));
+  m.deallocate(s, stale);
+  CHECK(w.context->enable_peer(*w.other).ok());
+  CHECK(w.other->enable_peer(*w.context).ok());
+  const auto touch = [&](Block b) {
+    w.cuda.launch(theirs.native(), "their kernel", {writes(b)}, [b] { *b.data = std::byte{1}; });
+    CHECK(theirs.synchronize().ok());
+    return std::exchange(w.cuda.misuse, "");
+  };
+  CHECK(touch(out) == "a device touches a mapping without access; ");  // that contexts see each other is not enough
+  CHECK(vmm.allow(*w.other).ok());
+  CHECK(segment.allow(*w.other).ok());
+  CHECK(segment.map(2_MiB, 4_MiB).ok());
+  CHECK(s.synchronize().ok());
+  const Block later = *m.allocate(2_MiB, Alignment(256)), again = *m.allocate(s, 4_MiB, Alignment(256));
+  CHECK(again.data == stale.data);
+  CHECK(s.synchronize().ok());
+  auto moved = std::move(segment);
+  for (const Block b : {out, later, again, Block{moved.range().data, 2_MiB}, Block{moved.range().data + 2_MiB, 4_MiB}}) CHECK(touch(b) == "");
+  for (const Block b : {out, later, again}) m.deallocate(b);
+  CudaDoubleOptions apart;
+  apart.peers = false;
+  CudaWorld far(apart);
+  CHECK(make(far).allow(*far.other).code == Errc::unsupported);
+}
+
+TEST_CASE("cuda vmm: memory is made for network cards to reach where the device can let them, and elsewhere all the same") {
+  for (const bool can : {true, false}) {
+    CudaDoubleOptions o;
+    o.rdma = can;
+    CudaWorld w(o);
+    const Vmm vmm = make(w);
+    auto segment = std::move(*BasicCudaSegment<DoubleDriver>::reserve(*w.context, 2_MiB));
+    CHECK(segment.map(0, 2_MiB).ok());
+    vmm.memory().deallocate(*vmm.memory().allocate(1, Alignment(1)));
+    CHECK(w.cuda.for_network_cards == (can ? 2 : 0));
+  }
 }

@@ -61,6 +61,7 @@ struct CudaDoubleOptions {
   bool peers = true;                      // devices can access each other
   CUresult fabric = CUDA_SUCCESS;         // what cuMemCreate says to fabric handles
   bool dma_buf = true;                    // what the attribute says
+  bool rdma = true;                       // what its attribute says
   int first_device = 0;                   // of the machine's, whose uuids they have
   bool multicast = true;                  // devices have it
 };
@@ -161,6 +162,7 @@ class CudaDouble {
   std::vector<std::string> log;      // the names of all calls
   std::string failed_call;           // the call that `fail_at` hit
   std::string misuse;                // what no caller should do
+  int for_network_cards = 0;         // allocations that were asked to be reached by them
   std::uint64_t calls() const { return log.size(); }
   std::size_t count(std::string_view name) const {
     return static_cast<std::size_t>(std::count(log.begin(), log.end(), name));
@@ -380,6 +382,7 @@ class CudaDouble {
     if (device(d) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     *value = which == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED && !options.multicast ? 0 : 1;
     if (which == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) *value = options.dma_buf;
+    if (which == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) *value = options.rdma;
     return CUDA_SUCCESS;
   }
   CUresult run(cuda_call::DeviceGetUuid, CUuuid* out, CUdevice d) {
@@ -789,6 +792,7 @@ class CudaDouble {
       const Pool* pool = i == nullptr ? nullptr : pools_.find(i->pool);
       if (pool != nullptr && std::count(pool->granted.begin(), pool->granted.end(), d->index) == 0)
         misused("a device touches an imported block without access");
+      if (!virtual_memory.may_touch(address(t.block.data), d->index)) misused("a device touches a mapping without access");
     }
   }
   CUresult run(cuda_call::MemPoolExportToShareableHandle, void* out, CUmemoryPool p, CUmemAllocationHandleType type, unsigned long long flags) {
@@ -876,6 +880,8 @@ class CudaDouble {
     Device* d = device(props->location.id);
     if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     if (flags != 0 || props->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+    if (props->allocFlags.gpuDirectRDMACapable != 0 && !options.rdma) return CUDA_ERROR_INVALID_VALUE;
+    for_network_cards += props->allocFlags.gpuDirectRDMACapable;
     if ((props->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && options.fabric != CUDA_SUCCESS) return options.fabric;
     if (!has_room(d, n)) return CUDA_ERROR_OUT_OF_MEMORY;
     const auto may = [&](CUmemAllocationHandleType type) { return (props->requestedHandleTypes & type) != 0; };
@@ -907,8 +913,15 @@ class CudaDouble {
   }
   CUresult run(cuda_call::MemSetAccess, CUdeviceptr p, std::size_t n, const CUmemAccessDesc* map, std::size_t count) {
     if (count == 0 || device(map[0].location.id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const auto flags = map[0].flags;
-    return virtual_memory.set_access(p, n, map[0].location.id, (flags & CU_MEM_ACCESS_FLAGS_PROT_READ) != 0, flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto flags = map[i].flags;
+      if (device(map[i].location.id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      if (const CUresult code = virtual_memory.set_access(p, n, map[i].location.id, (flags & CU_MEM_ACCESS_FLAGS_PROT_READ) != 0,
+                                                          flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+          code != CUDA_SUCCESS)
+        return code;
+    }
+    return CUDA_SUCCESS;
   }
 
   // --- multicast ---

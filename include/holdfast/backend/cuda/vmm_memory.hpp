@@ -9,6 +9,7 @@
 
 #include "holdfast/backend/cuda/context.hpp"
 #include "holdfast/backend/cuda/detail/cuda_mapping.hpp"
+#include "holdfast/backend/cuda/detail/cuda_peers.hpp"
 #include "holdfast/backend/cuda/shared_fabric.hpp"
 #include "holdfast/backend/cuda/shared_file.hpp"
 #include "holdfast/concepts/memory_backend.hpp"
@@ -124,6 +125,17 @@ class CudaVmmState {
     return held_;
   }
   [[nodiscard]] Bytes granularity() const noexcept { return granularity_; }
+  [[nodiscard]] Error allow(CUdevice other) noexcept {
+    const LockGuard<WordLock> guard(lock_);
+    return peers_.add(state, other, [this](const CUmemAccessDesc& access) noexcept {
+      for (const auto* list : {&live_, &stale_})
+        for (const Record& r : list->span())
+          if (Error e = state.call(cuda_call::MemSetAccess{}, cuda_address(r.block.data), static_cast<std::size_t>(r.rounded), &access, std::size_t{1});
+              !e.ok())
+            return e;
+      return Error{};
+    });
+  }
 
   CudaState<Driver>& state;
 
@@ -184,8 +196,11 @@ class CudaVmmState {
     r.shared_by = cuda_handle_types(options_.file_handles, options_.fabric);
     if (Error e = cuda_create(state, r.rounded, r.shared_by, r.handle); !e.ok()) return e;
     const Result<Block> mapped = cuda_map(state, r.handle, r.rounded, std::max(alignment.value(), granularity_));
-    if (mapped.ok()) r.block = *mapped;
-    return mapped.error();
+    if (!mapped.ok()) return mapped.error();
+    const Error e = peers_.open(state, cuda_address(mapped->data), static_cast<std::size_t>(r.rounded));
+    if (e.ok()) r.block = *mapped;
+    else cuda_unmap(state, *mapped, r.handle);
+    return e;
   }
   void destroy(Record& r) noexcept {
     cuda_unmap(state, {r.block.data, r.rounded}, r.handle);
@@ -195,6 +210,7 @@ class CudaVmmState {
   const CudaVmmOptions options_;
   const Bytes granularity_;
   WordLock lock_;
+  CudaPeers peers_;
   Bytes held_ = 0;  // physical
   SmallList<Record> live_, stale_;
 };
@@ -274,6 +290,9 @@ class BasicCudaVmm {
     return BasicCudaVmm(std::move(made));
   }
   [[nodiscard]] memory_type memory() const noexcept { return memory_type(*state_); }
+  /// Lets another device read and write all of it, what comes later too: `enable_peer` does nothing for such memory.
+  /// Errors: unsupported (it cannot), the driver's own.
+  [[nodiscard]] Error allow(const context_type& other) const noexcept { return state_->allow(other.device()); }
 
  private:
   using State = detail::CudaVmmState<Driver>;

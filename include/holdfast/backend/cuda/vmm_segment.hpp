@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "holdfast/backend/cuda/context.hpp"
-#include "holdfast/backend/cuda/detail/cuda_copies.hpp"
+#include "holdfast/backend/cuda/detail/cuda_peers.hpp"
 #include "holdfast/core/block.hpp"
 #include "holdfast/core/units.hpp"
 
@@ -23,14 +23,16 @@ class BasicCudaSegment {
 
   constexpr BasicCudaSegment() noexcept = default;
   BasicCudaSegment(BasicCudaSegment&& other) noexcept
-      : state_(std::exchange(other.state_, nullptr)), range_(std::exchange(other.range_, {})), granule_(other.granule_),
-        mapped_(std::exchange(other.mapped_, 0)), handles_(std::move(other.handles_)) {}
+      : state_(std::exchange(other.state_, nullptr)), range_(std::exchange(other.range_, {})), granule_(other.granule_), properties_(other.properties_),
+        mapped_(std::exchange(other.mapped_, 0)), handles_(std::move(other.handles_)), peers_(std::move(other.peers_)) {}
   BasicCudaSegment& operator=(BasicCudaSegment other) noexcept {
     std::swap(state_, other.state_);
     std::swap(range_, other.range_);
     std::swap(granule_, other.granule_);
+    std::swap(properties_, other.properties_);
     std::swap(mapped_, other.mapped_);
     std::swap(handles_, other.handles_);
+    std::swap(peers_, other.peers_);
     return *this;
   }
   /// Waits for all work of the context, then gives all back; nothing while a stream of it is being captured. Threads: blocks.
@@ -45,7 +47,7 @@ class BasicCudaSegment {
   /// Errors: invalid_argument (sizes; a granule that is no multiple of the driver's), out_of_memory, the driver's own.
   [[nodiscard]] static Result<BasicCudaSegment> reserve(const context_type& context, Bytes size, Bytes granule = 0) noexcept {
     auto& state = context.state();
-    const CUmemAllocationProp props = detail::cuda_properties(state.device);
+    const CUmemAllocationProp props = detail::cuda_new_properties(state);
     std::size_t least = 0;
     if (Error e = state.call(cuda_call::MemGetAllocationGranularity{}, &least, &props, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED); !e.ok()) return e;
     const Bytes unit = granule == 0 ? static_cast<Bytes>(least) : granule;
@@ -54,6 +56,7 @@ class BasicCudaSegment {
       return detail::cuda_bad_request(size, Errc::invalid_argument, "a segment has a size and a granule of whole driver's granules");
     BasicCudaSegment made;
     made.granule_ = unit;
+    made.properties_ = props;
     made.handles_.reset(new (std::nothrow) CUmemGenericAllocationHandle[static_cast<std::size_t>(rounded / unit)]{});
     if (made.handles_ == nullptr) return make_error(Errc::out_of_memory, "no memory for a segment's table");
     CUdeviceptr p = 0;
@@ -93,6 +96,17 @@ class BasicCudaSegment {
     return before - mapped_;
   }
 
+  /// Lets another device read and write it, what is mapped later too. Errors: unsupported (it cannot), the driver's own.
+  [[nodiscard]] Error allow(const context_type& other) noexcept {
+    return peers_.add(*state_, other.device(), [this](const CUmemAccessDesc& access) noexcept {
+      for (Bytes i = 0; i < range_.size / granule_; ++i)
+        if (handle(i) != 0)
+          if (Error e = state_->call(cuda_call::MemSetAccess{}, address(i), static_cast<std::size_t>(granule_), &access, std::size_t{1}); !e.ok())
+            return e;
+      return Error{};
+    });
+  }
+
   [[nodiscard]] Block range() const noexcept { return range_; }
   [[nodiscard]] Bytes granule() const noexcept { return granule_; }
   /// Bytes that have memory.
@@ -110,14 +124,14 @@ class BasicCudaSegment {
   [[nodiscard]] Handle& handle(Bytes i) noexcept { return handles_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] CUdeviceptr address(Bytes i) const noexcept { return detail::cuda_address(range_.data + i * granule_); }
   [[nodiscard]] Error map_granule(Bytes i) noexcept {
-    const CUmemAllocationProp props = detail::cuda_properties(state_->device);
     const auto size = static_cast<std::size_t>(granule_);
     Handle made = 0;
-    if (Error e = state_->call(cuda_call::MemCreate{}, &made, size, &props, 0ull); !e.ok()) return detail::cuda_refusal(*state_, e, granule_);
+    if (Error e = state_->call(cuda_call::MemCreate{}, &made, size, static_cast<const CUmemAllocationProp*>(&properties_), 0ull); !e.ok()) return detail::cuda_refusal(*state_, e, granule_);
     Error e = state_->call(cuda_call::MemMap{}, address(i), size, std::size_t{0}, made, 0ull);
     if (e.ok()) {
       const CUmemAccessDesc access = detail::cuda_access(state_->device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
       e = state_->call(cuda_call::MemSetAccess{}, address(i), size, &access, std::size_t{1});
+      if (e.ok()) e = peers_.open(*state_, address(i), size);
       if (e.ok()) return mapped_ += granule_, handle(i) = made, Error{};
       state_->note(state_->call(cuda_call::MemUnmap{}, address(i), size));
     }
@@ -133,8 +147,10 @@ class BasicCudaSegment {
   detail::CudaState<Driver>* state_ = nullptr;
   Block range_;
   Bytes granule_ = 1;
+  CUmemAllocationProp properties_{};
   Bytes mapped_ = 0;
   std::unique_ptr<Handle[]> handles_;  // 0: no memory
+  detail::CudaPeers peers_;
 };
 
 /// The segments of this machine's driver.

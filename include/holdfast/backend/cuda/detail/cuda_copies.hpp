@@ -19,6 +19,15 @@ namespace holdfast::detail {
   p.location.id = device;
   return p;
 }
+// The same for memory that is to be made: network cards may reach it where the device can let them.
+template <cuda_driver Driver>
+[[nodiscard]] CUmemAllocationProp cuda_new_properties(CudaState<Driver>& state) noexcept {
+  CUmemAllocationProp p = cuda_properties(state.device);
+  int can = 0;
+  state.note(state.call(cuda_call::DeviceGetAttribute{}, &can, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, state.device));
+  p.allocFlags.gpuDirectRDMACapable = can != 0;
+  return p;
+}
 [[nodiscard]] constexpr CUmemAccessDesc cuda_access(CUdevice device, CUmemAccess_flags flags) noexcept {
   CUmemAccessDesc d{};
   d.location.type = CU_MEM_LOCATION_TYPE_DEVICE;

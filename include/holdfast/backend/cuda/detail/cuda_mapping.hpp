@@ -32,7 +32,7 @@ enum class CudaHandleOwner { mapping, caller };
 // Makes memory on the state's device, shared by the given handles; `handles` as above.
 template <cuda_driver Driver>
 [[nodiscard]] Error cuda_create(CudaState<Driver>& state, Bytes size, unsigned& handles, CudaHandle& memory) noexcept {
-  CUmemAllocationProp props = cuda_properties(state.device);
+  CUmemAllocationProp props = cuda_new_properties(state);
   return cuda_with_handles(handles, [&](unsigned asked) noexcept {
     props.requestedHandleTypes = static_cast<CUmemAllocationHandleType>(asked);
     return state.call(cuda_call::MemCreate{}, &memory, static_cast<std::size_t>(size), &props, 0ull);
