@@ -23,9 +23,10 @@ namespace {
 [[maybe_unused]] const bool there = [] {
   const Result<CudaContext> context = CudaContext::make();
   if (context.ok()) return true;
-  std::printf("skipped: %s\n", context.error().what);
+  const bool skipped = context.error().code == Errc::unsupported;  // else there is a driver, and it is ill
+  std::printf("%s: %s (%d)\n", skipped ? "skipped" : "failed", context.error().what, static_cast<int>(context.error().native));
   std::fflush(stdout);
-  std::_Exit(77);
+  std::_Exit(skipped ? 77 : 1);
 }();
 
 // A context; when it goes, no call may have failed unseen.

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 #include <doctest/doctest.h>
 
@@ -15,7 +16,12 @@ namespace holdfast::testing {
 /// A machine as tests/device asks for one.
 struct CudaMachine {
   using Driver = RealDriver;
-  CudaMachine() { REQUIRE(module_.load().ok()); }
+  CudaMachine() {
+    const Error e = module_.load();
+    CAPTURE(std::string(e.ok() ? "" : e.what));
+    CAPTURE(e.native);
+    REQUIRE(e.ok());
+  }
   ~CudaMachine() {
     CHECK(context_.synchronize().ok());
     while (context_.run_completions()) {
