@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The double as a driver library: what the loader of the real driver asks for, and nothing else.
+// The double as a driver library: what the loader of the real driver asks for, and nothing else. It is the machine that finds
+// missing synchronisation: a program that had any is told of it when it ends, and fails. HOLDFAST_SEED chooses the delays.
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "double/cuda_double.hpp"
 
@@ -9,10 +13,26 @@ namespace {
 using namespace holdfast;
 using namespace holdfast::testing;
 
+struct StandardError {
+  Error write(std::string_view text) noexcept {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+    return {};
+  }
+};
+
 CudaDouble& world() {
   static auto* const made = [] {
     CudaDoubleOptions o;
     o.capacity = Bytes{2} << 30;
+    if (const char* const seed = std::getenv("HOLDFAST_SEED"); seed != nullptr) o.seed = std::strtoull(seed, nullptr, 10);
+    std::atexit([] {
+      world().machine.drain();
+      if (world().machine.watch().count() == 0) return;
+      StandardError out;
+      static_cast<void>(world().machine.watch().write_races(out));
+      std::fflush(stdout);
+      std::_Exit(1);
+    });
     return new CudaDouble(o);  // a driver outlives what uses it
   }();
   return *made;
