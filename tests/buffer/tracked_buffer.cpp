@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "holdfast/backend/host/system_memory.hpp"
+#include "holdfast/backend/simulated/race_checked.hpp"
 #include "holdfast/event/host_event.hpp"
 #include "holdfast/hold/audited_hold.hpp"
 #include "holdfast/hold/local_hold.hpp"
@@ -480,4 +481,62 @@ TEST_CASE_TEMPLATE("tracked_buffer: T-D14 with 16 threads readers, donors, exter
     CHECK(!bad.load());
     CHECK(log.frees == 1);
   }
+}
+
+// --- memory in the order of a stream ---------------------------------------------------------------------------------
+
+TEST_CASE("tracked_buffer: memory in the order of a stream is valid after what was enqueued for it, and goes after it") {
+  using B = TrackedBuffer<RaceCheckedDevice, RaceCheckedEvent>;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed)
+    for (const bool waits : {true, false}) {
+      SimulatedOptions options;
+      options.seed = seed;
+      RaceCheckedMachine machine(options);
+      RaceCheckedDevice device = *machine.add_device(4096);
+      const auto a = device.make_stream("a"), b = device.make_stream("b");
+      const auto write = [&](const RaceCheckedStream& s, const char* name) {
+        return [&s, name](Block block) noexcept {
+          return s.launch(name, {writes(block)}, [block]() noexcept { std::memset(block.data, 0x5A, 4096); });
+        };
+      };
+      {
+        B first = std::move(*B::allocate_on(device, a, 4096, Alignment(64), write(a, "write")));
+        auto use = std::move(*first.hold(HoldKind::usage));
+        REQUIRE(use.definition_events().size() == 1);
+        if (waits) CHECK(use.definition_events()[0].wait_on(b).ok());
+        const Block block = use.raw().block();
+        bool right = false;
+        auto read = b.launch("read", {reads(block)}, [&right, block]() noexcept { right = block.data[4095] == std::byte{0x5A}; });
+        use.convert(*read);
+        CHECK(first.release().ok());
+        CHECK(device.available() == 0);  // its reader is still to come
+        CHECK(read->wait().ok());
+        CHECK((right || !waits));
+      }
+      machine.drain();
+      CHECK(device.available() == 4096);
+      CHECK((machine.watch().count() != 0) == !waits);
+    }
+}
+
+TEST_CASE("tracked_buffer: memory in the order of a stream goes back in that order when nothing could be enqueued") {
+  using B = TrackedBuffer<RaceCheckedDevice, RaceCheckedEvent>;
+  RaceCheckedMachine machine;
+  RaceCheckedDevice device = *machine.add_device(4096);
+  const auto a = device.make_stream("a"), b = device.make_stream("b");
+  const Error refusal = make_error(Errc::device_fault, "told to fail");
+  for (const RaceCheckedStream& s : {a, b, a}) {
+    const Result<B> failed = B::allocate_on(device, s, 4096, Alignment(64), [&](Block block) noexcept -> Result<RaceCheckedEvent> {
+      CHECK(s.launch("half of it", {writes(block)}, []() noexcept {}).ok());
+      return refusal;
+    });
+    CHECK(failed.error().what == refusal.what);
+    CHECK(device.available() == 4096);
+  }
+  bool written = false;
+  const auto note = [&](Block) noexcept -> Result<RaceCheckedEvent> { return written = true, a.record(); };
+  CHECK(B::allocate_on(device, a, 8192, Alignment(64), note).error().code == Errc::out_of_memory);
+  CHECK(!written);
+  machine.drain();
+  CHECK(machine.watch().count() == 0);
 }

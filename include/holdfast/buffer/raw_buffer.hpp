@@ -104,10 +104,12 @@ class RawBuffer {
     if (!block.ok()) return block.error();
     return adopt(std::move(backend), *block);
   }
-  /// Takes over a block that the backend gave; on failure the block goes back to it. Errors: out_of_memory.
-  [[nodiscard]] static Result<RawBuffer> adopt(Backend backend, Block block) noexcept {
+  /// Takes over a block that the backend gave; on failure it goes back, after the events. Errors: out_of_memory.
+  template <event E = event_type>
+  [[nodiscard]] static Result<RawBuffer> adopt(Backend backend, Block block, std::span<const E> after = {}) noexcept {
     if (auto* control = new (std::nothrow) Control{backend, block, {}, true, true}; control != nullptr)
       return RawBuffer(control, block.size);
+    static_cast<void>(wait_all<E>(after));
     backend.deallocate(block);
     return make_error(Errc::out_of_memory, "no memory for a control block");
   }
@@ -152,8 +154,7 @@ class RawBuffer {
   [[nodiscard]] Block block() const noexcept { return {data(), size_}; }
   /// The address once the memory is there. Errors: why it never will be. Threads: blocks until then.
   [[nodiscard]] Result<std::byte*> address() const noexcept {
-    if (control_ != nullptr)
-      if (Error e = control_->allocation.wait(); !e.ok()) return failed_memory(e);
+    if (Error e = allocation_ready().wait(); !e.ok()) return failed_memory(e);
     return data();
   }
   /// Done when the memory is there, failed when it never will be.
@@ -363,7 +364,7 @@ class RawBuffer<Backend, Unique> {
     return RawBuffer(std::move(backend), *block);
   }
   /// Takes over a block that the backend gave.
-  [[nodiscard]] static constexpr Result<RawBuffer> adopt(Backend backend, Block block) noexcept {
+  [[nodiscard]] static constexpr Result<RawBuffer> adopt(Backend backend, Block block, const auto&...) noexcept {
     return RawBuffer(std::move(backend), block);
   }
   [[nodiscard]] constexpr Bytes size() const noexcept { return block_.size; }

@@ -91,6 +91,22 @@ class TrackedBuffer {
     if (!raw.ok()) return raw.error();
     return make(std::move(*raw));
   }
+  /// Makes a buffer of memory in the order of a stream; `write(block)` enqueues what makes it valid after that, and gives its event.
+  ///
+  /// Errors: the backend's own; those of `write`, upon which the memory goes back in the stream's order; out_of_memory.
+  /// Stream: enqueues the allocation and what `write` does.
+  template <stream_ordered_backend B = Backend, class Write>
+  [[nodiscard]] static Result<TrackedBuffer> allocate_on(Backend backend, const typename B::stream_type& stream, Bytes size,
+                                                         Alignment alignment, Write write) noexcept {
+    const Result<Block> block = backend.allocate(stream, size, alignment);
+    if (!block.ok()) return block.error();
+    const Result<Event> written = write(*block);
+    if (!written.ok()) return backend.deallocate(stream, *block), written.error();
+    const std::span<const Event> definition(&*written, 1);
+    Result<raw_type> raw = raw_type::adopt(std::move(backend), *block, definition);
+    if (!raw.ok()) return raw.error();
+    return make(std::move(*raw), definition);
+  }
   /// Makes a buffer of bytes that are valid after all of the events; a null `raw` makes one that carries only their error.
   ///
   /// Errors: out_of_memory; the bytes are dropped then, after the events.
