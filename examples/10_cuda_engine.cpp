@@ -52,17 +52,11 @@ Result<Buffer> upload(Engine& engine, int step) {
   const std::span<std::byte> bytes(from->raw().data(), static_cast<std::size_t>(size));
   fill(bytes, step);
 
-  Result<Block> block = engine.memory.allocate(engine.copies, size, Alignment(256), Tag{"input", 0});
-  if (!block.ok()) return block.error();
-  Result<CudaEvent> copied = engine.memory.copy_in(engine.copies, *block, 0, bytes);
-  if (!copied.ok()) {
-    engine.memory.deallocate(engine.copies, *block);
-    return copied.error();
-  }
-  from->convert(*copied);  // the locked memory goes back to its pool after the copy
-  Result<Buffer::raw_type> raw = Buffer::raw_type::adopt(engine.memory, *block);
-  if (!raw.ok()) return raw.error();
-  return Buffer::make(std::move(*raw), {&*copied, 1});
+  return Buffer::allocate_on(engine.memory, engine.copies, size, Alignment(256), [&](Block to) noexcept {
+    Result<CudaEvent> copied = engine.memory.copy_in(engine.copies, to, 0, bytes);
+    if (copied.ok()) from->convert(*copied);  // the locked memory goes back to its pool after the copy
+    return copied;
+  });
 }
 
 // state = [upper half of state, lower half of input]. Where these copies stand an engine launches kernels, on `stream.native()`.
