@@ -101,6 +101,11 @@ TEST_CASE("cuda multicast: a device uses its own multicast address; another's, a
   CHECK(std::exchange(w.cuda.misuse, "") == "a multimem access by a device that has none; ");
   w.cuda.multimem_store(s.native(), "wrong", m.unicast(0), std::byte{2});
   CHECK(std::exchange(w.cuda.misuse, "") == "a multimem access of what is no multicast address; ");
+  w.cuda.launch(s.native(), "st.global", {writes({m.multicast(0).data, 1})}, [] {});
+  CHECK(std::exchange(w.cuda.misuse, "") == "a plain access at a multicast address; ");
+  BasicCudaDeviceMemory<DoubleDriver> plain(*w.context);
+  CHECK(says(plain.copy_in(s, m.multicast(0), 0, std::vector<std::byte>(8)).error(), "cuMemcpyAsync failed"));
+  CHECK(std::exchange(w.cuda.misuse, "") == "a plain access at a multicast address; ");
   CHECK(s.synchronize().ok());
   CHECK(end_of(m.unicast(0)) == std::byte{1});
 }
@@ -195,6 +200,8 @@ TEST_CASE("cuda multicast: a moved object is one; what it was moved from is empt
   CHECK(m.multicast(1) == block);
   const Team alone = std::move(*Team::make(w.team, 1));
   CHECK(alone.size() == 4_MiB);
+  CHECK(w.cuda.leaks().find("2 multicast objects") != std::string::npos);  // what was not given back is shown
+  CHECK(w.cuda.leaks().find("4 mappings") != std::string::npos);
   CHECK(w.cuda.virtual_memory.allocations() == 4);
 }
 

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <set>
 #include <string>
@@ -1081,6 +1082,20 @@ const Rule rules[] = {
          return *reinterpret_cast<char*>(q);
        };
        return no_access && not_all && d.misuse() == "" && first_byte(memory) == 7 && first_byte(other) == 7;
+     }},
+    {"cuMemSetAccess", "of a multicast object it lets multimem instructions in and nothing else (PTX ISA, Multimem Addresses: undefined)",
+     Source::documented,
+     [](Driver& d) {
+       const auto h = d.team_of_two(granule);
+       const CUdeviceptr p = d.reserve(granule);
+       d.map(p, granule, h);
+       const bool set = d.set_access(p, granule) == CUDA_SUCCESS;
+       int ends[2];
+       if (::pipe(ends) != 0) return false;
+       const bool closed = ::write(ends[1], reinterpret_cast<void*>(p), 1) == -1 && errno == EFAULT;
+       for (const int end : ends) ::close(end);
+       d.cuda.launch(d.a, "st.global", {writes({reinterpret_cast<std::byte*>(p), 1})}, [] {});
+       return set && closed && d.misuse() == "a plain access at a multicast address; ";
      }},
     {"cuMemRelease", "a multicast object is released as memory is, mapped or not; here it is found if memory is bound still", Source::assumed,
      [](Driver& d) {

@@ -87,7 +87,7 @@ class CudaDouble {
   void launch(CUstream stream, std::string_view name, std::initializer_list<MemoryTouch> touches, F f) {
     Stream* s = streams_.find(stream);
     if (s == nullptr) return misused("launch on a stream that is no more");
-    check_access(s->device, {touches.begin(), touches.size()});
+    if (!check_access(s->device, {touches.begin(), touches.size()})) return;
     static_cast<void>(s->sim.launch(name, touches, std::move(f)));
   }
   /// A kernel that stores through a multicast address (multimem.st): the bytes reach the memory of each device of the team.
@@ -195,6 +195,7 @@ class CudaDouble {
     add("reservations", virtual_memory.reservations());
     add("mappings", virtual_memory.mappings());
     add("physical allocations", virtual_memory.allocations());
+    add("multicast objects among them", virtual_memory.multicast_objects());
     return out;
   }
   /// Bytes that a device has given out, one way or another.
@@ -548,7 +549,7 @@ class CudaDouble {
     if (where->capture != nullptr) return CUDA_SUCCESS;  // a node of the graph
     const auto size = static_cast<Bytes>(n);
     const MemoryTouch touches[] = {reads({pointer(from), size}), writes({pointer(to), size})};
-    check_access(where->device, touches);
+    if (!check_access(where->device, touches)) return CUDA_ERROR_INVALID_VALUE;
     const auto copy = [to, from, n]() noexcept { std::memmove(pointer(to), pointer(from), n); };
     return code_of(where->sim.launch("cuMemcpyAsync", touches, copy).error());
   }
@@ -786,14 +787,22 @@ class CudaDouble {
       if (--pool->outstanding == 0 && pool->destroyed) pools_.give(i.pool);
     }
   }
-  void check_access(const Device* d, std::span<const MemoryTouch> touches) {
+  // False: pages that nothing but multimem instructions may touch.
+  bool check_access(const Device* d, std::span<const MemoryTouch> touches) {
     for (const MemoryTouch& t : touches) {
+      CUdeviceptr start = 0;
+      if (const VirtualMemory::Mapping* m = virtual_memory.mapping_at(address(t.block.data), &start); m != nullptr) {
+        if (virtual_memory.object(m->handle) != nullptr) return misused("a plain access at a multicast address"), false;
+        if (std::count(m->devices.begin(), m->devices.end(), d->index) == 0) misused("a device touches a mapping without access");
+        continue;
+      }
       const SharedPools::Imported* i = shared_pools.find(address(t.block.data));
       const Pool* pool = i == nullptr ? nullptr : pools_.find(i->pool);
       if (pool != nullptr && std::count(pool->granted.begin(), pool->granted.end(), d->index) == 0)
         misused("a device touches an imported block without access");
       if (!virtual_memory.may_touch(address(t.block.data), d->index)) misused("a device touches a mapping without access");
     }
+    return true;
   }
   CUresult run(cuda_call::MemPoolExportToShareableHandle, void* out, CUmemoryPool p, CUmemAllocationHandleType type, unsigned long long flags) {
     Pool* pool = pools_.find(p);

@@ -227,6 +227,11 @@ class VirtualMemory {
   std::size_t reservations() const { return reserved_.size(); }
   std::size_t mappings() const { return mapped_.size(); }
   std::size_t allocations() const { return physical_.size(); }
+  std::size_t multicast_objects() const {
+    std::size_t n = 0;
+    for (auto& [handle, p] : physical_) n += p.multicast != nullptr ? 1 : 0;
+    return n;
+  }
   std::size_t granularity() const { return granularity_; }
 
  private:
