@@ -841,6 +841,23 @@ const Rule rules[] = {
        d(MemFree{}, p);
        return first != 0 && id(mapped) != 0 && id(mapped) == id(mapped + 5) && id(p) == 0 && d.alloc(100) == p && id(p) != first;
      }},
+    {"CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL", "the device that the memory lies on, whichever context asks", Source::documented,
+     [](Driver& d) {
+       const auto device_of = [&](CUdeviceptr p) {
+         int value = -5;
+         d(PointerGetAttribute{}, static_cast<void*>(&value), CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p);
+         return value;
+       };
+       CUcontext other = nullptr;
+       d(DevicePrimaryCtxRetain{}, &other, CUdevice{1});
+       d(CtxPushCurrent{}, other);
+       const CUdeviceptr p = d.alloc(100), mapped = d.reserve(granule);
+       CUcontext popped = nullptr;
+       d(CtxPopCurrent{}, &popped);
+       d.props.location.id = 1;
+       d.map(mapped, granule, d.create(granule));
+       return device_of(p) == 1 && device_of(mapped) == 1 && device_of(d.alloc(100)) == 0;
+     }},
     {"CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE", "whether cuIpcGetMemHandle takes it", Source::documented,
      [](Driver& d) {
        const auto is = [&](CUdeviceptr p) {

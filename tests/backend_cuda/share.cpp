@@ -165,3 +165,14 @@ TEST_CASE("cuda share: blocks of a best-fit pool are parts of one allocation: sh
   CHECK(leases.collect() == 0);
   CHECK(cache.size() == 0);
 }
+
+TEST_CASE("cuda share: a blob names the device that the memory lies on, not the one whose context shares it") {
+  Sharer s;
+  BasicCudaDeviceMemory<DoubleDriver> there(*s.other);
+  const Block near = *s.plain.allocate(100, Alignment(256)), far = *there.allocate(100, Alignment(256));
+  const auto device = [](const Result<CudaSharedFile>& shared) { return shared->blob().device; };
+  CHECK(device(share_cuda(*s.context, far, mine)) == device(share_cuda(*s.other, far, mine)));
+  CHECK(device(share_cuda(*s.context, near, mine)) != device(share_cuda(*s.context, far, mine)));
+  there.deallocate(far);
+  s.plain.deallocate(near);
+}

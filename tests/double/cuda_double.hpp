@@ -733,7 +733,7 @@ class CudaDouble {
     if (found) return CUDA_SUCCESS;
     VirtualMemory::Found mapping{};
     CUdeviceptr imported = 0;
-    if (const SharedPools::Imported* i = shared_pools.find(p, &imported); i != nullptr) mapping = {imported, i->size, 0, 0, false};
+    if (const SharedPools::Imported* i = shared_pools.find(p, &imported); i != nullptr) mapping = {imported, i->size, 0, 0, false, 0};
     else if (!virtual_memory.find(p, mapping)) return CUDA_ERROR_NOT_FOUND;
     if (base != nullptr) *base = mapping.base;
     if (size != nullptr) *size = mapping.size;
@@ -854,6 +854,9 @@ class CudaDouble {
     const Pool* pool = allocated ? a->second.pool : nullptr;
     const bool by_file = allocated ? pool != nullptr && pool->number != 0 : mapping.shared;
     switch (which) {
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *static_cast<int*>(data) = !allocated ? mapping.device : a->second.device != nullptr ? a->second.device->index : 0;
+        break;
       case CU_POINTER_ATTRIBUTE_BUFFER_ID: *static_cast<unsigned long long*>(data) = allocated ? a->second.id : mapping.id; break;
       case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: *static_cast<bool*>(data) = allocated && a->second.kind == Kind::device; break;
       case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:

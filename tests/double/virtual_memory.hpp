@@ -155,11 +155,13 @@ class VirtualMemory {
     CUmemGenericAllocationHandle handle;
     unsigned long long id;
     bool shared;
+    int device;
   };
   bool find(CUdeviceptr p, Found& out) const {
     auto m = mapped_.upper_bound(p);
     if (m == mapped_.begin() || (--m, p - m->first >= m->second.size)) return false;
-    out = {m->first, m->second.size, m->second.handle, m->second.id, physical_.at(m->second.handle).by_file};
+    const Physical& memory = physical_.at(m->second.handle);
+    out = {m->first, m->second.size, m->second.handle, m->second.id, memory.by_file, memory.device};
     return true;
   }
   CUresult retain(CUmemGenericAllocationHandle* out, CUdeviceptr p) {

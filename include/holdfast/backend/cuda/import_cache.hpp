@@ -47,7 +47,8 @@ class BasicCudaCachedImport {
 /// last user closes it.
 ///
 /// An allocation is known by its owner, the owner's generation and its number there, which is of no other, before or after; so
-/// what was freed and made anew at the same address is another. Threads: any; one at a time opens or closes. The context must
+/// what was freed and made anew at the same address is another. A blob is believed whose it says it is: where that is not
+/// sure, whoever receives it asks the system who sent it. Threads: any; one at a time opens or closes. The context must
 /// outlive it. Cost: linear in the open allocations. Source: backends.md 10.2.
 template <cuda_driver Driver>
 class BasicCudaImportCache {

@@ -28,7 +28,7 @@ template <cuda_driver Driver>
   return id;
 }
 
-// Says in a blob where memory of this device lies, which allocation it is, and where in it the block.
+// Says in a blob on which device memory lies, which allocation it is, and where in it the block.
 template <cuda_driver Driver>
 [[nodiscard]] Error cuda_describe(CudaState<Driver>& state, Block block, ShareBlob& blob) noexcept {
   if (block.data == nullptr || block.size <= 0) return make_error(Errc::invalid_argument, "there is nothing to share");
@@ -40,7 +40,11 @@ template <cuda_driver Driver>
     return make_error(Errc::invalid_argument, "a block to share reaches beyond its allocation");
   const Result<std::uint64_t> number = cuda_attribute(state, CU_POINTER_ATTRIBUTE_BUFFER_ID, block.data);
   if (!number.ok()) return number.error();
-  const auto device = cuda_uuid(state, state.device);
+  const Result<std::uint64_t> ordinal = cuda_attribute(state, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, block.data);
+  if (!ordinal.ok()) return ordinal.error();
+  CUdevice where = 0;
+  if (Error e = state.call(cuda_call::DeviceGet{}, &where, static_cast<int>(*ordinal)); !e.ok()) return e;
+  const auto device = cuda_uuid(state, where);
   if (!device.ok()) return device.error();
   blob.device = *device;
   blob.allocation = *number;
