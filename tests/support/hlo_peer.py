@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the peer scripts about HLO text: XLA's own parser through jaxlib, the corpus, and our tool, compiled on the spot."""
+"""Shared by the peer scripts about HLO text: XLA's own parser through jaxlib, the corpus, and our tool."""
 import json
 import lzma
 import os
@@ -41,10 +41,13 @@ def text_of(name):
 
 
 class Tool:
-    """Our side: tests/peer/hlo_text.cpp."""
+    """Our side: tests/peer/hlo_text.cpp, as meson built it, or compiled on the spot."""
 
     def __init__(self):
         self.folder = tempfile.TemporaryDirectory()
+        self.path = os.environ.get("HOLDFAST_HLO_TEXT")
+        if self.path:
+            return
         self.path = os.path.join(self.folder.name, "hlo_text")
         compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++") or skip("no C++ compiler")
         subprocess.run([*compiler.split(), "-std=c++20", "-O3", "-DNDEBUG", f"-I{TESTS.parent / 'include'}", f"-I{TESTS}",
