@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -596,4 +597,49 @@ TEST_CASE("bfc_stream_pool: against a model of every byte's last free: who takes
       CHECK(f.cost().waits > 10);
       for (const auto& [by, block] : live) f.give(by, block);
     }
+
+TEST_CASE("bfc_stream_pool: many holes that others may use do not hide what is safe: nobody waits in a pool that grew, and it grows once") {
+  BfcStreamOptions first = grows_first();
+  first.grow_before_waiting = true;
+  for (const bool host : {false, true}) {
+    Fake<> f(host ? grows_first() : first);
+    std::vector<Block> holes, fences;
+    for (int i = 0; i < 100; ++i) holes.push_back(f.take(A, kilo)), fences.push_back(f.take(A, kilo));
+    const Block rest = f.take(A, 2_MiB - 200 * kilo);
+    for (const Block hole : holes) f.give(A, hole);
+    for (int i = 0; i < 100; ++i) CHECK((host ? f.pool.allocate(kilo, wide) : f.pool.allocate(f.stream(B), kilo, wide)).ok());
+    CHECK(f.memory.asked.size() == 2);
+    CHECK(f.log.waits.empty());
+    CHECK(f.log.blocked == 0);
+    f.give(A, rest);
+  }
+}
+
+TEST_CASE("bfc_stream_pool: what the upstream runs may free here: the slot that it takes for that is not the asker's any more") {
+  struct RunningMemory : FakeMemory {
+    std::function<void()>* run;
+    Result<Block> allocate(Bytes size, Alignment alignment) noexcept {
+      if (*run) (*run)();
+      return FakeMemory::allocate(size, alignment);
+    }
+  };
+  using Heap = BfcStreamHeap<RunningMemory, FakeEvent, BestFit, ExactSplit, ExactGrowth>;
+  FakeLog memory;
+  FakeStreamLog log;
+  std::function<void()> run;
+  auto heap = std::move(*Heap::make(RunningMemory{{&memory}, &run}));
+  auto pool = heap.pool();
+  std::vector<Block> blocks;
+  for (int id = 1; id <= 253; ++id) blocks.push_back(*pool.allocate(FakeStream(log, id), id == 1 ? 1_MiB : kilo, wide));
+  for (int id = 2; id <= 253; ++id) pool.deallocate(FakeStream(log, id), blocks[static_cast<std::size_t>(id) - 1]);
+  for (Bytes rest = pool.largest_free(); rest != 0; rest = 0) blocks.push_back(*pool.allocate(FakeStream(log, 2), rest, wide));
+  run = [&] {
+    const FakeStream other(log, 1000);
+    log.work(1000);
+    pool.deallocate(other, blocks[0]);
+    run = nullptr;
+  };
+  memory.refuse_from = 2;
+  CHECK(pool.allocate(FakeStream(log, 1), 1_MiB, wide)->data == blocks[0].data);
+  CHECK(log.waits == Waits{{1, 1000, log.position[1000]}});
 }

@@ -52,7 +52,7 @@ class BfcStreamCore : public BfcCore<Upstream, Fit, Split, Growth, Meta, BfcStre
         size, alignment, BfcEnd::lower, tag, bfc_any_time,
         [this, asker](const BfcRequest& wanted) noexcept {
           if (dirty_) [[unlikely]] settle();
-          const std::uint32_t c = search(wanted, this->space_.split().largest(wanted.rounded), asker).usable;
+          const std::uint32_t c = search(wanted, this->space_.split().largest(wanted.rounded), asker, skips_limit).usable;
           return c != 0 ? this->space_.take(c, wanted) : 0;
         },
         [this, asker](const BfcRequest& wanted, Errc& why) noexcept { return place_hard(wanted, asker, why); },
@@ -92,7 +92,7 @@ class BfcStreamCore : public BfcCore<Upstream, Fit, Split, Growth, Meta, BfcStre
 
  private:
   static constexpr std::uint32_t first_slot = Stamps::nobody + 1, first_slots = 8;
-  static constexpr std::uint32_t skips_limit = 64;  // chunks that others may use which a search passes by
+  static constexpr std::uint32_t skips_limit = 64;  // chunks that others may use which a search passes by, unless the pool would grow
   static constexpr int polls_limit = 2;
 
   // Who asks: a stream and its slot, 0 if it has none; without a stream the host.
@@ -272,7 +272,7 @@ class BfcStreamCore : public BfcCore<Upstream, Fit, Split, Growth, Meta, BfcStre
   // --- places ---
 
   // The first chunk that the asker may use, and the first that it has to wait for.
-  [[nodiscard]] Found search(const BfcRequest& wanted, Bytes most, const Asker& asker) noexcept {
+  [[nodiscard]] Found search(const BfcRequest& wanted, Bytes most, const Asker& asker, std::uint32_t limit = ~0u) noexcept {
     Found found;
     std::uint32_t skipped = 0;
     int polls = polls_limit;
@@ -280,20 +280,20 @@ class BfcStreamCore : public BfcCore<Upstream, Fit, Split, Growth, Meta, BfcStre
       if (!wanted.fits(x)) return false;
       if (usable(x.freed_at, asker) || (polls-- > 0 && usable_now(x.freed_at, asker))) return true;
       if (found.waitable == 0 && waitable(x.freed_at)) found.waitable = static_cast<std::uint32_t>(&x - chunks().all());
-      return ++skipped == skips_limit;
+      return ++skipped == limit;
     });
-    if (skipped != skips_limit) found.usable = c;
+    if (skipped != limit) found.usable = c;
     return found;
   }
   // The smallest run of free chunks, at least one of them stamped, for all of which `ok(stamp)` holds, that holds the request.
-  // Cost: linear in the stamped chunks.
+  // What holds for a stamp has to hold for those before it, of that stream. Cost: linear in the chunks for which it holds.
   template <class Ok>
   [[nodiscard]] Run find_run(const BfcRequest& wanted, Ok ok) noexcept {
     Run best;
     const auto joins = [&](std::uint32_t c) noexcept { return c != 0 && !chunks()[c].used() && ok(chunks()[c].freed_at); };
     for (std::uint32_t s = first_slot; s < slot_end_; ++s)
       for (std::uint32_t c = queue(s).oldest; c != 0; c = chunks()[c].queue.newer) {
-        if (!joins(c)) continue;
+        if (!ok(chunks()[c].freed_at)) break;
         Run run{c, 0};
         // Of two neighbours one is stamped: from the leftmost stamped one the run is followed once.
         if (const std::uint32_t p = chunks()[c].prev; joins(p)) {
@@ -302,6 +302,7 @@ class BfcStreamCore : public BfcCore<Upstream, Fit, Split, Growth, Meta, BfcStre
         }
         for (std::uint32_t i = run.first; joins(i); i = chunks()[i].next) run.size += chunks()[i].size;
         if (wanted.fits(chunks()[run.first].data, run.size) && (best.first == 0 || run.size < best.size)) best = run;
+        if (best.size == wanted.rounded) return best;
       }
     return best;
   }
@@ -335,17 +336,18 @@ class BfcStreamCore : public BfcCore<Upstream, Fit, Split, Growth, Meta, BfcStre
   // What is tried when the asker may use no chunk that fits: what has passed by now, its own in pieces, then, in an order that is
   // an option, waits for other streams and growth; at last idle regions are given back, once the host has seen the end of their
   // use. The host, which would block, waits for streams only when the pool cannot grow.
-  [[nodiscard]] HOLDFAST_COLD std::uint32_t place_hard(const BfcRequest& wanted, const Asker& asker, Errc& why) noexcept {
+  [[nodiscard]] HOLDFAST_COLD std::uint32_t place_hard(const BfcRequest& wanted, Asker asker, Errc& why) noexcept {
     failure_ = {};
     const Bytes most = this->space_.split().largest(wanted.rounded);
     static_cast<void>(look());
-    Found found = search(wanted, most, asker);
+    Found found = search(wanted, most, asker, skips_limit);
     if (found.usable != 0) return this->space_.take(found.usable, wanted);
     const Run own = find_run(wanted, [&](std::uint64_t stamp) noexcept { return usable(stamp, asker); });
     if (own.first != 0) return take_run(own, wanted, asker);
     std::uint32_t c = 0;
     if (asker.stream != nullptr && !grow_first_ && (c = take_waiting(found.waitable, wanted, asker)) != 0) return c;
-    if (this->extend(wanted, why)) failure_ = {};
+    if ((c = search(wanted, most, asker).usable) != 0) return this->space_.take(c, wanted);
+    static_cast<void>(grow(wanted, asker, why));
     for (const Bytes limit : {most, max_bytes}) {
       found = search(wanted, limit, asker);
       if (found.usable != 0) return this->space_.take(found.usable, wanted);
@@ -356,10 +358,16 @@ class BfcStreamCore : public BfcCore<Upstream, Fit, Split, Growth, Meta, BfcStre
     for (std::uint32_t r = this->region_count_; r-- > 0;)
       if (this->unused(r) && passed(r)) given = true, this->release_region(r);
     settle();
-    if (!given || !this->extend(wanted, why)) return 0;
-    failure_ = {};
+    if (!given || !grow(wanted, asker, why)) return 0;
     found = search(wanted, max_bytes, asker);
     return found.usable != 0 ? this->space_.take(found.usable, wanted) : 0;
+  }
+  // What the upstream runs may free here on a new stream, which takes the slot of any that no chunk carries: the asker's, too.
+  [[nodiscard]] bool grow(const BfcRequest& wanted, Asker& asker, Errc& why) noexcept {
+    const bool grown = this->extend(wanted, why);
+    if (asker.stream != nullptr) asker.slot = enter(*asker.stream);
+    if (grown) failure_ = {};
+    return grown;
   }
   // Waits on the host for all that was freed in a region.
   [[nodiscard]] bool passed(std::uint32_t r) noexcept {
