@@ -643,3 +643,19 @@ TEST_CASE("bfc_stream_pool: what the upstream runs may free here: the slot that 
   CHECK(pool.allocate(FakeStream(log, 1), 1_MiB, wide)->data == blocks[0].data);
   CHECK(log.waits == Waits{{1, 1000, log.position[1000]}});
 }
+
+TEST_CASE("bfc_stream_pool: a free that could not be marked is marked when its stream retires, or the stream must live on") {
+  for (const StreamMarks marks : both) {
+    Fake<> f(stream_pool_of(4 * kilo, marks));
+    const Block p = f.take(A, 4 * kilo);
+    f.log.records_fail = f.log.streams_fail = true;
+    f.give(A, p);
+    CHECK(f.pool.retire(f.stream(A)).code == Errc::device_fault);
+    f.log.records_fail = false;
+    CHECK(f.pool.retire(f.stream(A)).ok());
+    f.log.destroyed[A] = true;
+    CHECK(f.take(B, 4 * kilo) == p);
+    CHECK(f.log.waits.size() == 1);
+    CHECK(f.log.misuse == 0);
+  }
+}

@@ -78,7 +78,8 @@ class BfcStreamCore : public BfcCore<Upstream, Fit, Split, Growth, Meta, BfcStre
     return {};
   }
   Bytes trim(Bytes keep) noexcept {
-    for (std::uint32_t s = first_slot; s < slot_end_; ++s) static_cast<void>(mark_pending(s));
+    if (marks_ == StreamMarks::on_demand)
+      for (std::uint32_t s = first_slot; s < slot_end_; ++s) static_cast<void>(mark_pending(s));
     static_cast<void>(look());
     return Base::trim(keep);
   }
@@ -181,9 +182,9 @@ class BfcStreamCore : public BfcCore<Upstream, Fit, Split, Growth, Meta, BfcStre
     ++figures_.marks;
     return {};
   }
-  // Marks what is free and carried by no mark yet, where that may be done later than at the free.
+  // Marks what is free and carried by no mark yet, of a stream that is known to live.
   [[nodiscard]] Error mark_pending(std::uint32_t s) noexcept {
-    if (marks_ != StreamMarks::on_demand || !slots_[s].attached) return {};
+    if (!slots_[s].attached) return {};
     const std::uint32_t c = queue(s).newest;
     return c == 0 || slots_[s].marks.find(Stamps::number(chunks()[c].freed_at)) != nullptr ? Error{} : record(s);
   }
