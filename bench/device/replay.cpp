@@ -221,6 +221,7 @@ bool carry_out(Source& source, const MemoryLog& log, std::vector<Block>& blocks,
 
 template <class Source>
 void replay(benchmark::State& state, const Trace& trace) {
+  const Current current;  // for all sources alike
   Source source;
   std::vector<Block> blocks(trace.log.block_count);
   bool good = carry_out(source, trace.log, blocks, true);  // also the warm-up

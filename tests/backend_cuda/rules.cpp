@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The double held to the documentation: a line a rule, with the name of the API. `documented`: the comment of that function,
-// type or code in cuda.h of CUDA 13.0 says so. `assumed`: it is silent, or says "may" or "undefined"; not verified on a
+// type or code in cuda.h of CUDA 13.0 says so, or the page that the line names. `reported`: it is silent, but a report that the
+// line names shows it on a device. `assumed`: it is silent, or says "may" or "undefined"; not verified on a
 // device. The double then does what finds more mistakes of its callers.
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ using namespace holdfast::testing;
 
 namespace {
 
-enum class Source { documented, assumed };
+enum class Source { documented, reported, assumed };
 
 // A double with a context current, a stream and an event.
 struct Driver {
@@ -217,7 +218,7 @@ const Rule rules[] = {
        d(CtxSynchronize{});
        return at_once && d.ran == 1;
      }},
-    {"cuStreamCreate", "a handle may be that of a stream destroyed before", Source::assumed,
+    {"cuStreamCreate", "a handle may be that of a stream destroyed before (rapidsai/rmm issue 649)", Source::reported,
      [](Driver& d) {
        CUstream again = nullptr;
        d(StreamDestroy{}, d.b);
@@ -381,7 +382,7 @@ const Rule rules[] = {
        return d(MemAlloc{}, &p, std::size_t{65} << 20) == CUDA_ERROR_OUT_OF_MEMORY && d(MemAlloc{}, &p, ~std::size_t{0}) == CUDA_ERROR_OUT_OF_MEMORY &&
               d.cuda.used(0) == 0;
      }},
-    {"cuMemAlloc", "blocks are aligned to 256 bytes (\"suitably for any kind of variable\")", Source::assumed,
+    {"cuMemAlloc", "blocks are aligned to 256 bytes (CUDA C++ programming guide, device memory accesses)", Source::documented,
      [](Driver& d) { return d.alloc(1) % 256 == 0 && d.alloc(1) % 256 == 0; }},
     {"cuMemAlloc", "the memory is not cleared", Source::documented,
      [](Driver& d) { return *reinterpret_cast<unsigned char*>(d.alloc(1)) != 0; }},
@@ -1190,7 +1191,7 @@ const Rule rules[] = {
        };
        return spoils(CU_STREAM_CAPTURE_MODE_GLOBAL) && !spoils(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
      }},
-    {"cuEventQuery", "it counts as unsafe too (users report it; cuda.h names only cudaMalloc), as all that may wait", Source::assumed,
+    {"cuEventQuery", "it counts as unsafe too, though cuda.h names only cudaMalloc (pytorch/pytorch pull request 104555)", Source::reported,
      [](Driver& d) {
        d.cuda.begin_capture(d.a, CU_STREAM_CAPTURE_MODE_GLOBAL);
        return d(EventQuery{}, d.event) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !d.cuda.end_capture(d.a);
@@ -1230,7 +1231,7 @@ TEST_CASE("cuda rules: the double does what the documentation says, a line a rul
   for (const Rule& rule : rules) {
     CAPTURE(std::string(rule.api));
     CAPTURE(std::string(rule.rule));
-    CAPTURE(std::string(rule.source == Source::documented ? "documented" : "assumed, not verified"));
+    CAPTURE(std::string(rule.source == Source::documented ? "documented" : rule.source == Source::reported ? "reported" : "assumed, not verified"));
     Driver d;
     CHECK(rule.holds(d));
     called.insert(d.cuda.log.begin(), d.cuda.log.end());
