@@ -90,21 +90,23 @@ template <class Event>
   else
     return e.ready() && e.wait().ok();
 }
+inline constexpr unsigned asks_a_turn = 64;  // of a host that waits, before it lets other threads run
+
 /// Waits on the host without running what waits for events: that may want the pool that waits here. Errors: wrong_state (it failed).
 template <class Event>
 [[nodiscard]] Error mark_wait(const Event& e) noexcept {
-  while (!mark_passed(e)) {
-    if (e.ready() && !mark_passed(e)) return make_error(Errc::device_fault, "what a block was freed after has failed");
-    std::this_thread::yield();
-  }
-  return {};
+  for (unsigned asked = 1; !e.ready(); ++asked)
+    if (asked % asks_a_turn == 0) std::this_thread::yield();
+  return mark_passed(e) ? Error{} : make_error(Errc::device_fault, "what a block was freed after has failed");
 }
 /// Waits on the host for all that is in a stream, in the same way. Errors: the stream's, an event's.
 template <class Event>
 [[nodiscard]] Error stream_wait(typename Event::stream_type stream) noexcept {
   if constexpr (requires { { stream.idle() } -> std::same_as<Result<bool>>; }) {
-    for (;; std::this_thread::yield())
+    for (unsigned asked = 1;; ++asked) {
       if (const Result<bool> idle = stream.idle(); !idle.ok() || *idle) return idle.error();
+      if (asked % asks_a_turn == 0) std::this_thread::yield();
+    }
   } else {
     Event e{};
     const Error failure = e.record(stream);
