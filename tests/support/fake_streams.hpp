@@ -91,7 +91,7 @@ class FakeEvent {
     ++log_->asked;
     if (log_->passed[stream_] >= position_) return true;
     if (std::exchange(log_->last_asked, this) != this) asked_ = 0;
-    if (++asked_ < 20) return false;
+    if (++asked_ < 1000) return false;
     ++log_->blocked;  // whoever asks for nothing else waits
     log_->passed[stream_] = position_;
     return true;
