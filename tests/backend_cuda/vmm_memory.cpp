@@ -10,6 +10,7 @@
 
 #include "double/cuda_world.hpp"
 #include "holdfast/backend/cuda/vmm_segment.hpp"
+#include "holdfast/buffer/tracked_buffer.hpp"
 
 using namespace holdfast;
 using namespace holdfast::literals;
@@ -220,4 +221,21 @@ TEST_CASE("cuda vmm: memory is made for network cards to reach where the device 
     vmm.memory().deallocate(*vmm.memory().allocate(1, Alignment(1)));
     CHECK(w.cuda.for_network_cards == (can ? 2 : 0));
   }
+}
+
+TEST_CASE("cuda vmm: what a finished event still holds back is had before a request fails") {
+  CudaWorld w;
+  const Vmm vmm = make(w, {.budget = 2_MiB});
+  using Buffer = TrackedBuffer<Memory, DoubleEvent, SharedHold>;
+  const DoubleStream s = w.stream();
+  {
+    Buffer b = std::move(*Buffer::allocate(vmm.memory(), 1000));
+    w.work(s);
+    b.hold(HoldKind::usage)->convert(w.mark(s));
+  }
+  CHECK(vmm.memory().held() == 2_MiB);
+  w.cuda.machine.drain();  // the device is done; nobody has asked
+  const Result<Block> next = vmm.memory().allocate(2_MiB, Alignment(256));
+  REQUIRE(next.ok());
+  vmm.memory().deallocate(*next);
 }

@@ -43,8 +43,15 @@ class CudaVmmState {
     for (Record& r : live_.span()) destroy(r);
   }
 
-  // With a stream: a stale block of this size is had again without a call of the driver where it was released there.
   [[nodiscard]] Result<Block> take(const Stream* stream, Bytes size, Alignment alignment) noexcept {
+    Result<Block> got = take_once(stream, size, alignment);
+    const Errc code = got.error().code;
+    const bool none_left = code == Errc::out_of_memory || code == Errc::over_budget;
+    if (none_left && state.run_completions()) return take_once(stream, size, alignment);  // what events hold back may be free by now
+    return got;
+  }
+  // With a stream: a stale block of this size is had again without a call of the driver where it was released there.
+  [[nodiscard]] Result<Block> take_once(const Stream* stream, Bytes size, Alignment alignment) noexcept {
     if (size < 0) return cuda_bad_request(size, Errc::invalid_argument, "a negative number of bytes was asked for");
     if (size == 0) return Block{};
     Bytes rounded = 0;
@@ -231,11 +238,12 @@ class BasicCudaVmmMemory : public detail::CudaCopies<BasicCudaVmmMemory<Driver>,
   constexpr BasicCudaVmmMemory() noexcept = default;
 
   /// Gives memory that all streams may use. Errors: invalid_argument (negative size), out_of_memory, over_budget, the driver's.
+  /// Threads: may run continuations.
   [[nodiscard]] Result<Block> allocate(Bytes size, Alignment alignment) noexcept { return vmm_->take(nullptr, size, alignment); }
   /// Takes memory back at once; while a stream of the context is being captured its owner keeps it to the end.
   /// Threads: blocks until all work of the context is done. A failure is `unreported`.
   void deallocate(Block block) noexcept { vmm_->give(block); }
-  /// Gives memory in the order of a stream. Errors: as above. Stream: enqueues at most a wait.
+  /// Gives memory in the order of a stream. Errors, Threads: as above. Stream: enqueues at most a wait.
   [[nodiscard]] Result<Block> allocate(const stream_type& stream, Bytes size, Alignment alignment) noexcept {
     return vmm_->take(&stream, size, alignment);
   }
