@@ -60,7 +60,8 @@ class BasicCudaContext {
   }
   Result<stream_type> adopt_stream(int) const = delete;
   Result<stream_type> adopt_stream(std::nullptr_t) const = delete;
-  /// Names a native stream that its owner keeps. Errors: invalid_argument (null); the driver's.
+  /// Names a native stream that its owner keeps; each thread's default stream (`CU_STREAM_PER_THREAD`) for the calling thread
+  /// alone. Errors: invalid_argument (null); the driver's.
   [[nodiscard]] Result<stream_ref> stream(CUstream native) const noexcept { return stream_ref::make(*state_, native); }
   Result<stream_ref> stream(int) const = delete;
   Result<stream_ref> stream(std::nullptr_t) const = delete;

@@ -241,8 +241,10 @@ class BasicCudaMulticast {
     // Takes back what there is of every part; the team gives back the object after it.
     void close() noexcept {
       if (parts == nullptr) return;
-      // A kernel of any device may use the memory of all.
-      for (std::size_t i = 0; i < team.count(); ++i) team.state(i).insist(cuda_call::CtxSynchronize{});
+      // A kernel of any device may use the memory of all; where it may run on, all stays.
+      bool idle = true;
+      for (std::size_t i = 0; i < team.count(); ++i) idle = team.state(i).drain() && idle;
+      if (!idle) return;
       for (std::size_t i = 0; i < team.count(); ++i)
         if (parts[i].multicast.data != nullptr)
           detail::cuda_unmap(team.state(i), parts[i].multicast, team.native(), detail::CudaHandleOwner::caller);

@@ -73,9 +73,8 @@ class BasicCudaPoolBlock {
     CUdeviceptr base = 0;
     Block block;
     void close() noexcept {
-      if (state == nullptr) return;
-      state->insist(cuda_call::CtxSynchronize{});  // cuMemFree does not, for such memory
-      state->insist(cuda_call::MemFree{}, base);
+      // cuMemFree waits for nothing, for such memory.
+      if (state != nullptr && state->drain()) state->insist(cuda_call::MemFree{}, base);
     }
   };
   Owned<Open> open_;
