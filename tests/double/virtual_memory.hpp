@@ -214,12 +214,6 @@ class VirtualMemory {
     drop(p);
   }
 
-  /// False for a mapping that the device was not let to.
-  bool may_touch(CUdeviceptr at, int device) const {
-    auto m = mapped_.upper_bound(at);
-    if (m == mapped_.begin() || (--m, at - m->first >= m->second.size)) return true;
-    return std::find(m->second.devices.begin(), m->second.devices.end(), device) != m->second.devices.end();
-  }
   /// Physical bytes of a device, mapped or not.
   std::size_t physical(int device) const {
     std::size_t sum = 0;
