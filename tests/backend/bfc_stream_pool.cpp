@@ -609,6 +609,7 @@ TEST_CASE("bfc_stream_pool: against a model of every byte's last free: who takes
       CHECK(f.cost().waits > 10);
       for (const auto& [by, block] : live) f.give(by, block);
     }
+}
 
 TEST_CASE("bfc_stream_pool: many holes that others may use do not hide what is safe: nobody waits in a pool that grew, and it grows once") {
   BfcStreamOptions first = grows_first();
