@@ -99,9 +99,17 @@ def installed(folder):
         runs("consumer: installed, built by CMake", ["cmake", "--build", folder / "cmake"], folder / "cmake/user")
 
 
+def cuda(folder):
+    """A .cu: kernels on our streams, our pool as a memory resource. Without a GPU it is compiled, linked and started."""
+    nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+    if not nvcc:
+        return checks.skip("consumer: a .cu", "no nvcc")
+    runs("consumer: a .cu", [nvcc, "-std=c++20", f"-I{tree.INCLUDE}", HERE / "user.cu", "-o", folder / "run"], folder / "run")
+
+
 if __name__ == "__main__":
     with checks.scratch() as name:
-        ways = [copied, single, readme, subproject, installed]
+        ways = [copied, single, readme, subproject, installed, cuda]
         for way in ways:
             (pathlib.Path(name) / way.__name__).mkdir()
         checks.side_by_side([(way, pathlib.Path(name) / way.__name__) for way in ways])

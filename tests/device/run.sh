@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Everything that wants a GPU, in under 8 minutes: the tests of tests/device, `holdfast run --backend cuda`, then the
-# figures of bench/device as one table. Exits 77 where there is no GPU.
+# Everything that wants a GPU, in under 8 minutes: the tests of tests/device, `holdfast run --backend cuda`, the
+# example's engine, then the figures of bench/device as one table. Exits 77 where there is no GPU.
 #   run.sh            builds in a temporary folder
 #   run.sh BUILD      uses and completes a meson build folder; programs that are there already need no compiler
 # To build it needs a C++20 compiler, meson, ninja, CUDA's headers, Boost's headers, doctest and Google Benchmark (Debian:
@@ -33,7 +33,7 @@ if command -v meson >/dev/null && command -v ninja >/dev/null; then
   [ -e "$build/build.ninja" ] || within 60 meson setup "$build" "$root" --buildtype=release -Dcuda=enabled -Dtests=enabled -Dbenchmarks=enabled
   within 300 ninja -C "$build" tests/test_device bench/bench_device examples/holdfast
 fi
-for program in tests/test_device bench/bench_device examples/holdfast; do
+for program in tests/test_device bench/bench_device examples/holdfast examples/10_cuda_engine; do
   [ -x "$build/$program" ] || { echo "no $build/$program, and no meson and ninja to build it; see the head of $0" >&2; exit 1; }
 done
 if [ -z "${HOLDFAST_SHARED:-}" ]; then
@@ -54,6 +54,7 @@ for check in full page; do
     status=1
   fi
 done
+timeout 30 "$build/examples/10_cuda_engine" || status=1
 echo "== events a second and peak reserved"
 [ -d "$HOLDFAST_SHARED/data/traces" ] || { echo "no data/traces in HOLDFAST_SHARED, shared/ or ../shared: figures of the one small trace only" >&2; status=1; }
 command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version --format=csv,noheader || true
