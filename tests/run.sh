@@ -4,7 +4,8 @@
 # On a fresh Debian 12, as root, it installs what is missing; elsewhere it names the packages. Works from any folder.
 #
 #   HOLDFAST_BUILD=DIR     where to build (build/ of the checkout); DIR-asan and DIR-tsan lie beside it
-#   HOLDFAST_SANITIZE=0    leaves the sanitizer builds out
+#   HOLDFAST_SANITIZE=0    leaves the sanitizer builds out; few: hostile inputs, contracts and faults under ASan and UBSan,
+#                          stress, contracts and faults under TSan
 set -u
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -71,16 +72,25 @@ if [ "${HOLDFAST_SANITIZE:-1}" != 0 ]; then
   HOLDFAST_QUICK=1
   UBSAN_OPTIONS=print_stacktrace=1
   export HOLDFAST_QUICK UBSAN_OPTIONS
+  asan_builds=test_binaries asan_suites='--suite unit --suite contract --suite fault --suite model'
+  tsan_builds=threaded_binaries tsan_suites='--suite threaded'
+  if [ "${HOLDFAST_SANITIZE:-1}" = few ]; then
+    asan_builds='tests/test_contract tests/test_fault' asan_suites='--suite fuzz --suite contract --suite fault'
+    for f in tests/fuzz/*.cpp; do asan_builds="$asan_builds tests/replay_$(basename "$f" .cpp)"; done
+    tsan_builds='tests/test_stress tests/test_contract tests/test_fault' tsan_suites='--suite stress --suite contract --suite fault'
+  fi
   lean='-Dwerror=false -Dbuildtype=plain -Doptimization=1 -Dbenchmarks=disabled -Dexamples=disabled'
   # shellcheck disable=SC2086
   step 'configure for ASan and UBSan' configure "$build-asan" $lean -Db_sanitize=address,undefined \
       "-Dcpp_args=-g1 -fno-omit-frame-pointer -fno-sanitize-recover=all" &&
-    step 'build for ASan and UBSan' ninja -C "$build-asan" -k 0 test_binaries
-  tests asan "$build-asan" -t 4 --suite unit --suite contract --suite fault --suite model
+    step 'build for ASan and UBSan' ninja -C "$build-asan" -k 0 $asan_builds
+  # shellcheck disable=SC2086
+  tests asan "$build-asan" -t 4 $asan_suites
   # shellcheck disable=SC2086
   step 'configure for TSan' configure "$build-tsan" $lean -Db_sanitize=thread "-Dcpp_args=-g1" &&
-    step 'build for TSan' ninja -C "$build-tsan" -k 0 threaded_binaries
-  tests tsan "$build-tsan" -t 4 --suite threaded
+    step 'build for TSan' ninja -C "$build-tsan" -k 0 $tsan_builds
+  # shellcheck disable=SC2086
+  tests tsan "$build-tsan" -t 4 $tsan_suites
 fi
 
 say 'done'
