@@ -145,10 +145,29 @@ TEST_CASE("cuda multicast: CM15 over blocks that there are it has the size of th
   CHECK(says(e, "cuMulticastBindAddr failed"));
   BasicCudaDeviceMemory<DoubleDriver> plain(*w.context);
   const Block no[] = {*plain.allocate(1_KiB, Alignment(256)), blocks[1]};
-  CHECK(says(Multicast::over(w.team, no).error(), "cuMulticastBindAddr failed"));
+  CHECK(says(Multicast::over(w.team, no).error(), "whole granules of an allocation, or over all of it"));
   plain.deallocate(no[0]);
+  const Block granule[] = {*plain.allocate(2_MiB, Alignment(256)), {blocks[1].data, 2_MiB}};
+  CHECK(says(Multicast::over(w.team, granule).error(), "cuMulticastBindAddr failed"));
+  plain.deallocate(granule[0]);
   a.deallocate(blocks[0]);
   b.deallocate(blocks[1]);
+}
+
+TEST_CASE("cuda multicast: a part of a granule of a larger allocation is not bound: what lies beside it is somebody else's") {
+  Devices w(2);
+  const auto first = std::move(*BasicCudaVmm<DoubleDriver>::make(*w.context)), second = std::move(*BasicCudaVmm<DoubleDriver>::make(*w.other));
+  auto a = first.memory(), b = second.memory();
+  const Block x = *a.allocate(4_MiB, Alignment(256)), y = *b.allocate(4_MiB, Alignment(256));
+  for (const Bytes offset : {Bytes{0}, 2_MiB}) {
+    const Block parts[] = {{x.data + offset, 1_KiB}, {y.data + offset, 1_KiB}};
+    CHECK(Multicast::over(w.team, parts).error().code == Errc::invalid_argument);
+    const Block granules[] = {{x.data + offset, 2_MiB}, {y.data + offset, 2_MiB}};
+    CHECK(Multicast::over(w.team, granules)->unicast(1) == granules[1]);
+  }
+  a.deallocate(x);
+  b.deallocate(y);
+  CHECK(w.cuda.virtual_memory.allocations() == 0);
 }
 
 TEST_CASE("cuda multicast: CM8 where a device has none, or the driver is older, it is unimplemented, and nothing is half made") {

@@ -207,9 +207,10 @@ class BasicCudaMulticast {
     return bound(std::move(team), [](Bound& all, std::size_t i) noexcept { return all.bind_own(i); });
   }
   /// Binds memory that there is: a block of each device, in the contexts' order, from the driver's virtual memory or a
-  /// stream-ordered pool, of the same size, in whole granules of the driver's; it stays the caller's and must outlive this.
+  /// stream-ordered pool, of the same size, in whole granules of the driver's, or all that its allocation is used for: that is
+  /// then bound whole. They stay the caller's and must outlive this.
   ///
-  /// Errors: as above; invalid_argument (not a block for each device, or of different sizes).
+  /// Errors: as above; invalid_argument (not a block for each device, of different sizes, or a part of its last granule).
   [[nodiscard]] static Result<BasicCudaMulticast> over(contexts_type contexts, std::span<const Block> blocks) noexcept {
     if (blocks.size() != contexts.size()) return make_error(Errc::invalid_argument, "a multicast object is over a block of each device");
     for (const Block& b : blocks)
@@ -270,6 +271,13 @@ class BasicCudaMulticast {
       return e;
     }
     [[nodiscard]] Error bind_block(std::size_t i, Block block) noexcept {
+      if (block.size != team.size()) {  // whose is the rest of its last granule?
+        CUdeviceptr base = 0;
+        std::size_t whole = 0;
+        if (Error e = team.state(i).inside(cuda_call::MemGetAddressRange{}, &base, &whole, detail::cuda_address(block.data)); !e.ok()) return e;
+        if (base != detail::cuda_address(block.data) || whole != static_cast<std::size_t>(team.size()))
+          return make_error(Errc::invalid_argument, "a multicast object is over whole granules of an allocation, or over all of it");
+      }
       Error e = team.state(i).call(cuda_call::MulticastBindAddr{}, team.native(), std::size_t{0}, detail::cuda_address(block.data),
                                    static_cast<std::size_t>(team.size()), 0ull);
       parts[i].unicast = {block.data, team.size()};
