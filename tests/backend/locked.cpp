@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "holdfast/backend/stack.hpp"
@@ -26,6 +27,26 @@ struct OneThread {
   Bytes largest_free() noexcept { return ++*calls; }
   Bytes trim(Bytes) noexcept { return ++*calls; }
 };
+
+// Gives a block back through the lock while it is asked for one, as a source does that runs continuations.
+struct Giving {
+  static constexpr MemorySpace space = MemorySpace::host;
+  static constexpr bool runs_continuations = true;
+  struct State {
+    Block waiting;
+    void (*give)(State&, Block) noexcept = nullptr;
+    ReentrantLock* lock = nullptr;
+    int given = 0;
+  };
+  State* state;
+  Result<Block> allocate(Bytes size, Alignment alignment) noexcept {
+    if (Block b = std::exchange(state->waiting, Block{}); b.data != nullptr) state->give(*state, b);
+    return SystemMemory{}.allocate(size, alignment);
+  }
+  void deallocate(Block block) noexcept { ++state->given, SystemMemory{}.deallocate(block); }
+};
+using Reentered = Stack<Giving, Locked<ReentrantLock>>;
+static_assert(runs_continuations<Reentered> && !runs_continuations<Stack<OneThread, Locked<>>>);
 
 struct CountedLock {
   int locks = 0, held = 0;
@@ -58,4 +79,35 @@ TEST_CASE("locked: threads together do not spoil a source made for one") {
     });
   for (auto& t : threads) t.join();
   CHECK(calls == 4 * 2000 * 2);
+}
+
+TEST_CASE("locked: what a request runs may release memory through a reentrant lock") {
+  ReentrantLock lock;
+  Giving::State state;
+  state.lock = &lock;
+  state.give = [](Giving::State& s, Block b) noexcept { make_stack<Reentered>(Giving{&s}, *s.lock).deallocate(b); };
+  auto memory = make_stack<Reentered>(Giving{&state}, lock);
+  state.waiting = *memory.allocate(8, Alignment(8));
+  const Block b = *memory.allocate(8, Alignment(8));
+  CHECK(state.given == 1);
+  memory.deallocate(b);
+  CHECK(state.given == 2);
+  std::thread([&] { memory.deallocate(*memory.allocate(8, Alignment(8))); }).join();  // free for others after it all
+  CHECK(state.given == 3);
+}
+
+TEST_CASE("locked: a reentrant lock keeps others out until its holder has given it back as often as it took it") {
+  ReentrantLock lock;
+  long count = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 2000; ++i) {
+        const LockGuard outer(lock);
+        { const LockGuard inner(lock); }
+        ++count;
+      }
+    });
+  for (auto& t : threads) t.join();
+  CHECK(count == 4 * 2000);
 }

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "double/cuda_sources.hpp"
+#include "holdfast/backend/layer/locked.hpp"
+#include "holdfast/backend/stack.hpp"
 #include "holdfast/buffer/tracked_buffer.hpp"
 #include "support/stream_pools.hpp"
 
@@ -216,4 +218,27 @@ TEST_CASE_TEMPLATE("cuda bfc streams: tracked buffers on it are written and read
     CHECK(w.context->synchronize().ok());
     CHECK(pool.statistics().in_use == 0);
   }
+}
+
+TEST_CASE("cuda bfc streams: under a lock, what was dropped comes back within the request that needs the room") {
+  using Memory = Stack<StreamHeapOf<Plain>::Pool, Locked<ReentrantLock>>;
+  using Buffer = TrackedBuffer<Memory, DoubleEvent, SharedHold>;
+  Plain w(1);
+  const auto s = w.stream();
+  BfcStreamOptions options;
+  options.pool.region = 32_MiB;
+  auto heap = stream_heap(w, options);
+  ReentrantLock lock;
+  auto memory = make_stack<Memory>(heap.pool(), lock);
+  {
+    Buffer x = std::move(*Buffer::allocate(memory, 32_MiB));
+    auto use = std::move(*x.hold(HoldKind::usage));
+    w.kernel(s, use.raw().block(), "use");
+    use.convert(*DoubleEvent::recorded_on(s));
+  }
+  w.drain();
+  CHECK(heap.pool().statistics().in_use == 32_MiB);  // the device is done; the host has not looked
+  const Result<Buffer> y = Buffer::allocate(memory, 48_MiB);
+  CHECK(y.ok());
+  CHECK(heap.pool().statistics().in_use == 48_MiB);
 }

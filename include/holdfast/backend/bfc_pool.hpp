@@ -27,6 +27,8 @@ struct BfcEventType<Upstream> {
 template <class Core>
 class BfcHandle {
  public:
+  static constexpr bool runs_continuations = holdfast::runs_continuations<typename Core::upstream_type>;
+
   /// Gives idle regions back, the highest first, until at most `keep` bytes are reserved; returns the bytes given.
   Bytes trim(Bytes keep) noexcept { return core_->trim(keep); }
   /// The largest free chunk.

@@ -47,6 +47,41 @@ class BasicWordLock {
 using WordLock = BasicWordLock<StdSync>;
 static_assert(lock<WordLock>);
 
+/// A lock that the thread which holds it may take again.
+///
+/// For sources that run what may give memory back to them: BfcPool and BfcStreamPool over the driver's memory. Threads: any.
+template <sync Sync>
+class BasicReentrantLock {
+ public:
+  static constexpr bool reentrant = true;
+  void lock() noexcept {
+    if (const char* const self = this_thread(); holder_.load(std::memory_order_relaxed) != self) {
+      lock_.lock();
+      holder_.store(self, std::memory_order_relaxed);
+    }
+    ++depth_;
+  }
+  void unlock() noexcept {
+    if (--depth_ != 0) return;
+    holder_.store(nullptr, std::memory_order_relaxed);
+    lock_.unlock();
+  }
+
+ private:
+  // An address that no other thread alive has; only whoever holds the lock finds its own in it.
+  [[nodiscard]] static const char* this_thread() noexcept {
+    static thread_local char here = 0;
+    return &here;
+  }
+  BasicWordLock<Sync> lock_;
+  typename Sync::template atomic<const char*> holder_{nullptr};
+  std::uint32_t depth_ = 0;
+};
+
+/// The reentrant lock of real threads.
+using ReentrantLock = BasicReentrantLock<StdSync>;
+static_assert(lock<ReentrantLock>);
+
 /// Holds a lock for as long as it lives.
 template <lock Lock>
 class LockGuard {

@@ -60,6 +60,11 @@ concept tagging_backend = memory_backend<B> && requires(B& backend, Bytes size, 
   { backend.allocate(size, alignment, tag) } noexcept -> std::same_as<Result<Block>>;
 };
 
+/// Whether a request may run what events hold back, which may release memory of the same backend on the same thread: a lock around it
+/// is a `ReentrantLock`.
+template <class B>
+inline constexpr bool runs_continuations = requires { requires B::runs_continuations; };
+
 /// A backend that reserves addresses first and backs or protects them later.
 template <class B>
 concept mapping_backend = requires(B& backend, Bytes size, typename B::mapping_type mapping, Access access) {

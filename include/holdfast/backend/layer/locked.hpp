@@ -9,12 +9,15 @@ namespace holdfast {
 /// Lets one call at a time in: a source for one thread becomes one for any.
 ///
 /// Copies are not among these calls: they use memory that is out already. Threads: any, with a real lock; `NoLock` costs nothing.
+/// Over a source whose requests run continuations, as those of CUDA's do, the lock is a `ReentrantLock`.
 template <lock Lock = WordLock>
 struct Locked {
   template <memory_backend Up>
   class layer : public detail::StatefulLayer<layer<Up>, Up, Lock> {
     static_assert(std::is_empty_v<Lock> || !detail::waits_for_release<Up>,
                   "who waits for memory would keep the lock from who releases it: Locked stands below Retrying");
+    static_assert(std::is_empty_v<Lock> || !runs_continuations<Up> || requires { requires Lock::reentrant; },
+                  "what runs within a request may release memory here, and would wait for itself: Locked<ReentrantLock>");
     using Base = detail::StatefulLayer<layer<Up>, Up, Lock>;
     friend typename Base::LayerBase;
 

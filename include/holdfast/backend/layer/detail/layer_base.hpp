@@ -65,6 +65,7 @@ class LayerBase : public StreamTypeOf<Up, Streaming>, public EventTypeOf<Up> {
   static constexpr MemorySpace space = Up::space;
   static constexpr bool host_accessible = holdfast::host_accessible<Up>;
   static constexpr bool waits_for_release = detail::waits_for_release<Up>;
+  static constexpr bool runs_continuations = holdfast::runs_continuations<Up>;
 
   [[nodiscard]] Result<Block> allocate(Bytes size, Alignment alignment) noexcept { return self().take(size, alignment, Tag{}); }
   [[nodiscard]] Result<Block> allocate(Bytes size, Alignment alignment, Tag tag) noexcept
