@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that needs CUDA's header, on top of what needs no vendor's SDK. Inside the library nothing includes it.
+// All that needs CUDA's header, beside `holdfast.hpp`, which has what needs no vendor's SDK. Neighbours of CCCL are apart:
+// `backend/cuda/resource.hpp` wants its headers, too. Inside the library nothing includes it.
 #pragma once
 
 #include "holdfast/backend/cuda/calls.hpp"

@@ -85,7 +85,8 @@ class BfcHandle {
 /// A request is served from the smallest free chunk that fits, the lowest among equals; freed chunks join their neighbours at
 /// once; a pool that finds nothing grows, joins, gives idle regions back, in this order, and never fails while a chunk fits.
 /// The default policies are the original's; `BoundedWaste` with `ExactGrowth` reserves less on every program measured.
-/// Threads: one at a time (`Locked`). Source: XLA's BFC allocator; with `DoublingGrowth` its decisions to the last call.
+/// Threads: one at a time (`Locked`, over CUDA's memory with a `ReentrantLock`). Source: XLA's BFC allocator; with
+/// `DoublingGrowth` its decisions to the last call.
 template <memory_backend Upstream, class Fit = BestFit, class Split = BfcSplit, class Growth = BoundedGrowth,
           memory_backend Meta = SystemMemory>
 class BfcPool : public detail::BfcEventType<Upstream>, public detail::BfcHandle<detail::BfcCore<Upstream, Fit, Split, Growth, Meta>> {

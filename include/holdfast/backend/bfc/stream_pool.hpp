@@ -21,8 +21,9 @@ concept pool_event = std::default_initializable<E> && std::movable<E> && stream_
 /// A stream has what it freed again at once. What another freed it has once that stream has passed the free, without a wait if
 /// the host has seen it or the stream comes after it, else by a wait for the event of that free. Of several streams' frees
 /// side by side a block is made when no one's serve, with a wait for each that it takes of; what is left keeps its own.
-/// What one stream freed side by side is one piece, as of the last free. A program of one stream gets what a `BfcPool` gives. A handle to a `BfcStreamHeap`, which outlives it and every block.
-/// Threads: one at a time (`Locked`). Marks are asked in a way that runs nobody's continuations; the upstream may run some.
+/// What one stream freed side by side is one piece, as of the last free. A program of one stream gets what a `BfcPool` gives.
+/// A handle to a `BfcStreamHeap`, which outlives it and every block. Threads: one at a time (`Locked`). Marks are asked in a way
+/// that runs nobody's continuations; the upstream may run some: the lock over CUDA's memory is a `ReentrantLock`.
 template <memory_backend Upstream, pool_event Event, class Fit = BestFit, class Split = BfcSplit, class Growth = BoundedGrowth,
           memory_backend Meta = SystemMemory>
 class BfcStreamPool : public detail::BfcHandle<detail::BfcStreamCore<Upstream, Event, Fit, Split, Growth, Meta>> {
