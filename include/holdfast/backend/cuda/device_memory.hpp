@@ -16,7 +16,6 @@ template <cuda_driver Driver>
 class BasicCudaDeviceMemory : public detail::CudaCopies<BasicCudaDeviceMemory<Driver>, Driver> {
  public:
   static constexpr MemorySpace space = MemorySpace::device;
-  static constexpr bool runs_continuations = true;
   using context_type = BasicCudaContext<Driver>;
 
   /// No device: to be assigned before use.

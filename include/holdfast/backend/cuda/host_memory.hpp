@@ -65,7 +65,6 @@ class BasicCudaManagedMemory : public detail::CudaCopies<BasicCudaManagedMemory<
  public:
   static constexpr MemorySpace space = MemorySpace::device;
   static constexpr bool host_accessible = true;
-  static constexpr bool runs_continuations = true;
   using context_type = BasicCudaContext<Driver>;
 
   constexpr BasicCudaManagedMemory() noexcept = default;

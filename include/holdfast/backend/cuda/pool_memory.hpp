@@ -40,7 +40,6 @@ template <cuda_driver Driver>
 class BasicCudaPoolMemory : public detail::CudaCopies<BasicCudaPoolMemory<Driver>, Driver> {
  public:
   static constexpr MemorySpace space = MemorySpace::device;
-  static constexpr bool runs_continuations = true;
   using stream_type = BasicCudaStreamRef<Driver>;
 
   /// No pool: to be assigned before use.

@@ -200,7 +200,6 @@ class BasicCudaResourceMemory
       detail::reaches_device<Resource> ? MemorySpace::device : MemorySpace::host;
   static_assert(space == MemorySpace::device || host_accessible,
                 "the resource does not say who may touch its memory");
-  static constexpr bool runs_continuations = true;
   using context_type = BasicCudaContext<Driver>;
   using stream_type = BasicCudaStreamRef<Driver>;
 

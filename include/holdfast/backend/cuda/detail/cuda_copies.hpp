@@ -76,6 +76,7 @@ class CudaCopies {
  public:
   using event_type = BasicCudaEvent<Driver>;
   using stream_type = BasicCudaStreamRef<Driver>;
+  static constexpr bool runs_continuations = true;  // where the driver has no more
 
   /// Copies host bytes in; they must stay as they are until the event. Errors: invalid_argument (range), the driver's.
   /// Stream: enqueues the copy; the form without a stream uses one of the context's own.
