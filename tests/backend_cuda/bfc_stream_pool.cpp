@@ -220,6 +220,41 @@ TEST_CASE_TEMPLATE("cuda bfc streams: tracked buffers on it are written and read
   }
 }
 
+TEST_CASE_TEMPLATE("cuda bfc streams: a tracked buffer deleted in a stream's order gives its memory to that stream at once, and the host waits for nothing",
+                   W, WORLDS) {
+  using Pool = typename StreamHeapOf<W>::Pool;
+  using Buffer = TrackedBuffer<Pool, DoubleEvent, SharedHold>;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    W w(seed);
+    const auto compute = w.stream(), copies = w.stream();
+    auto heap = stream_heap(w, stream_pool_of(1_MiB, StreamMarks::each_free));
+    Pool pool = heap.pool();
+    std::vector<std::vector<std::byte>> out(20, std::vector<std::byte>(1000));
+    {
+      const auto made = [&] {
+        return std::move(*Buffer::allocate_on(pool, compute, 1000, wide, [&](Block block) noexcept {
+          w.kernel(compute, block, "write");
+          return DoubleEvent::recorded_on(compute);
+        }));
+      };
+      const std::byte* place = nullptr;
+      for (auto& bytes : out) {
+        Buffer x = made();
+        auto use = std::move(*x.hold(HoldKind::usage));
+        place = place == nullptr ? use.raw().data() : place;
+        CHECK(use.raw().data() == place);
+        CHECK(use.definition_events()[0].wait_on(copies).ok());
+        use.convert(*pool.copy_out(copies, use.raw().block(), 0, bytes));
+        CHECK(x.release_on(compute).ok());
+      }
+      CHECK(w.cuda.count("cuEventSynchronize") + w.cuda.count("cuStreamSynchronize") + w.cuda.count("cuCtxSynchronize") == 0);
+    }
+    CHECK(w.context->synchronize().ok());
+    for (const auto& bytes : out) CHECK(bytes == std::vector<std::byte>(1000, std::byte{1}));
+    CHECK(pool.statistics().in_use == 0);
+  }
+}
+
 TEST_CASE("cuda bfc streams: under a lock, what was dropped comes back within the request that needs the room") {
   using Memory = Stack<StreamHeapOf<Plain>::Pool, Locked<ReentrantLock>>;
   using Buffer = TrackedBuffer<Memory, DoubleEvent, SharedHold>;

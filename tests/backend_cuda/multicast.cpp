@@ -204,6 +204,7 @@ TEST_CASE("cuda multicast: teams and sizes that no object has") {
   for (const std::size_t devices : {std::size_t{1}, std::size_t{1} << 40})
     CHECK(says(Team::make(w.team, 1, {.devices = devices}).error(), "no such number of devices"));
   CHECK(Multicast::over({}, {}).error().code == Errc::invalid_argument);
+  CHECK(Multicast::make(Multicast::team_type()).error().code == Errc::invalid_argument);
   CHECK(w.cuda.used(0) == 0);
   CHECK(w.cuda.virtual_memory.allocations() == 0);
 }

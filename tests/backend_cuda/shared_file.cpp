@@ -49,6 +49,7 @@ TEST_CASE("cuda shared file: MD1 what one process writes another reads, and back
   }
   int status = -1;
   REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK((::fcntl(file, F_GETFD) & FD_CLOEXEC) != 0);  // programs that are started do not inherit it
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
   CHECK(here.block.data[0] == std::byte{8});

@@ -540,3 +540,95 @@ TEST_CASE("tracked_buffer: memory in the order of a stream goes back in that ord
   machine.drain();
   CHECK(machine.watch().count() == 0);
 }
+
+TEST_CASE_TEMPLATE("tracked_buffer: deleted in the order of a stream, the stream has the memory next, after every reader", Hold, SharedHold, LocalHold,
+                   StripedHold, NoHold) {
+  using B = TrackedBuffer<RaceCheckedDevice, RaceCheckedEvent, Hold>;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed)
+    for (const bool told : {true, false}) {
+      SimulatedOptions options;
+      options.seed = seed;
+      RaceCheckedMachine machine(options);
+      RaceCheckedDevice device = *machine.add_device(4096);
+      const auto a = device.make_stream("a"), b = device.make_stream("b");
+      const auto write = [&](Block block) noexcept {
+        return a.launch("write", {writes(block)}, [block]() noexcept { std::memset(block.data, 0x5A, 4096); });
+      };
+      bool right = false;
+      {
+        B first = std::move(*B::allocate_on(device, a, 4096, Alignment(64), write));
+        auto use = std::move(*first.hold(HoldKind::usage));
+        CHECK(use.definition_events()[0].wait_on(b).ok());
+        const Block block = use.raw().block();
+        auto read = b.launch("read", {reads(block)}, [&right, block]() noexcept { right = block.data[4095] == std::byte{0x5A}; });
+        use.convert(told ? *read : RaceCheckedEvent{});
+        CHECK(first.release_on(a).ok());
+        CHECK(first.is_deleted());
+        CHECK(first.release_on(a).ok());
+        B second = std::move(*B::allocate_on(device, a, 4096, Alignment(64), write));  // the same bytes; nothing has run yet
+        CHECK(!right);
+        CHECK(second.release_on(a).ok());
+      }
+      machine.drain();
+      CHECK((right || !told));
+      CHECK(device.available() == 4096);
+      CHECK((machine.watch().count() != 0) == !told);
+    }
+}
+
+TEST_CASE("tracked_buffer: what others own too, or a stream cannot wait for, goes after all events instead") {
+  using B = TrackedBuffer<RaceCheckedDevice, RaceCheckedEvent>;
+  RaceCheckedMachine machine;
+  RaceCheckedDevice device = *machine.add_device(4096);
+  const auto a = device.make_stream("a"), b = device.make_stream("b");
+  const auto write = [&](Block block) noexcept { return b.launch("write", {writes(block)}, []() noexcept {}); };
+  const auto made = [&] {
+    Result<Block> block = device.allocate(4096, Alignment(64));
+    const RaceCheckedEvent written = *write(*block);
+    return std::move(*B::make(std::move(*B::raw_type::adopt(device, *block)), {&written, 1}));
+  };
+  SUBCASE("an external hold refuses it") {
+    B buffer = made();
+    auto outside = std::move(*buffer.hold(HoldKind::external));
+    CHECK(buffer.release_on(a).code == Errc::held);
+    CHECK(!buffer.is_deleted());
+    outside.drop();
+    CHECK(buffer.release_on(a).ok());
+  }
+  SUBCASE("a slice keeps the memory") {
+    B buffer = made();
+    auto slice = std::optional(*buffer.hold(HoldKind::usage)->raw().slice(0, 16));
+    CHECK(buffer.release_on(a).ok());
+    CHECK(buffer.is_deleted());
+    machine.drain();
+    CHECK(device.available() == 0);
+    slice.reset();
+  }
+  SUBCASE("a wait that fails") {
+    B buffer = made();
+    device.inject({.call = SimulatedCall::wait});
+    CHECK(buffer.release_on(a).code == Errc::device_fault);
+    CHECK(buffer.is_deleted());
+    CHECK(device.available() == 0);
+  }
+  SUBCASE("memory of somebody else") {
+    Result<Block> block = device.allocate(4096, Alignment(64));
+    int given_back = 0;
+    const ForeignRelease release{[](void* count, Block) noexcept { ++*static_cast<int*>(count); }, &given_back};
+    const RaceCheckedEvent written = *write(*block);
+    B buffer = std::move(*B::make(std::move(*B::raw_type::import_foreign(device, *block, release)), {&written, 1}));
+    CHECK(buffer.release_on(a).ok());
+    CHECK(given_back == 0);
+    CHECK(written.wait().ok());
+    CHECK(given_back == 1);
+    device.deallocate(*block);
+  }
+  SUBCASE("a buffer without memory carries its error away") {
+    B buffer = std::move(*B::make(B::raw_type()));
+    CHECK(buffer.release_on(a).ok());
+    CHECK(buffer.is_deleted());
+  }
+  machine.drain();
+  CHECK(device.available() == 4096);
+  CHECK(machine.watch().count() == 0);
+}

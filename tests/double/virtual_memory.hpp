@@ -86,7 +86,7 @@ class VirtualMemory {
   CUresult export_file(int* out, CUmemGenericAllocationHandle handle) {
     const auto p = physical_.find(handle);
     if (p == physical_.end() || p->second.references == 0 || !p->second.by_file) return CUDA_ERROR_INVALID_VALUE;
-    *out = ::fcntl(p->second.fd, F_DUPFD_CLOEXEC, 0);
+    *out = ::fcntl(p->second.fd, F_DUPFD, 0);
     return *out >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUresult import_file(CUmemGenericAllocationHandle* out, int file) {

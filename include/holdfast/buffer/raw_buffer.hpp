@@ -97,6 +97,18 @@ class RawBuffer {
   ~RawBuffer() {
     if (control_ != nullptr) drop();
   }
+  /// Gives the memory back in the order of a stream, if this is the only owner and the backend made it; else does nothing: false.
+  ///
+  /// The stream comes after all uses. Stream: enqueues the release.
+  template <stream_ordered_backend B = Backend>
+  [[nodiscard]] bool release_on(typename B::stream_type stream) noexcept {
+    if (control_ == nullptr || !control_->owned || owners() != 1) return false;
+    control_->backend.deallocate(stream, control_->block);
+    delete control_;
+    control_ = nullptr;
+    offset_ = size_ = 0;
+    return true;
+  }
 
   /// Makes uninitialised memory. Errors: the backend's own; out_of_memory for the control block.
   [[nodiscard]] static Result<RawBuffer> allocate(Backend backend, Bytes size, Alignment alignment = default_alignment) noexcept {
@@ -374,6 +386,13 @@ class RawBuffer<Backend, Unique> {
   [[nodiscard]] static constexpr bool is_mutable() noexcept { return true; }
   [[nodiscard]] static constexpr MemorySpace memory_space() noexcept { return Backend::space; }
   [[nodiscard]] constexpr Backend backend() const noexcept { return backend_; }
+  /// Gives the memory back in the order of a stream, which comes after all uses; false: there is none. Stream: enqueues the release.
+  template <stream_ordered_backend B = Backend>
+  [[nodiscard]] bool release_on(typename B::stream_type stream) noexcept {
+    if (block_.data == nullptr) return false;
+    backend_.deallocate(stream, take());
+    return true;
+  }
   /// Gives the block up to the caller, who frees it.
   [[nodiscard]] constexpr Block take() noexcept { return std::exchange(block_, Block{}); }
 

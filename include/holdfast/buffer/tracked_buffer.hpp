@@ -33,6 +33,7 @@
 //   }
 //   auto x = b->hold(HoldKind::external);               // x->raw().data() stays valid, even after b
 //   b->release();                                       // delete; the destructor does it too
+//   b->release_on(stream);                              // delete in a stream's order: nobody waits, the stream has the bytes next
 
 namespace holdfast {
 
@@ -148,8 +149,24 @@ class TrackedBuffer {
   Error release(Deadline deadline = Deadline::never()) noexcept {
     guard_type* guard = this->guard();
     if (guard == nullptr) return {};
-    Error e = guard->release(deadline);
-    return e.code == Errc::deleted || e.code == Errc::donated ? Error{} : e;
+    return unless_gone(guard->release(deadline));
+  }
+  /// Deletes in the order of a stream: it waits for contents and readers, not the host, and its later work may have the memory.
+  ///
+  /// Bytes that others own too, or that the backend did not make, go as after `release`. A buffer that is gone already is no error.
+  /// Errors: as a donation hold (the buffer is as it was); that of a wait, upon which the bytes go as after `release`.
+  /// Stream: enqueues waits, then the release.
+  template <stream_ordered_backend B = Backend>
+    requires stream_event<Event, typename B::stream_type>
+  Error release_on(typename B::stream_type stream, Deadline deadline = Deadline::never()) noexcept {
+    Result<contents_type> contents = take(deadline);
+    if (!contents.ok()) return unless_gone(contents.error());
+    Error failure;
+    for (const std::span<const Event> events : {std::as_const(contents->definition).span(), std::as_const(contents->usage).span()})
+      for (const Event& e : events)
+        if (failure.ok()) failure = Event(e).wait_on(stream);
+    if (!failure.ok() || !contents->raw.release_on(stream)) static_cast<void>(adopt(std::move(*contents)));  // a buffer, deleted at once
+    return failure;
   }
   /// Donates without a hold: gives the contents with all their events to the caller. Errors: as a donation hold.
   [[nodiscard]] Result<contents_type> take(Deadline deadline = Deadline::never()) noexcept {
@@ -309,6 +326,9 @@ class TrackedBuffer {
   [[nodiscard]] constexpr guard_type* guard() noexcept {
     if constexpr (counts_holds) return guard_;
     else return &guard_;
+  }
+  [[nodiscard]] static Error unless_gone(const Error& e) noexcept {
+    return e.code == Errc::deleted || e.code == Errc::donated ? Error{} : e;
   }
   [[nodiscard]] HOLDFAST_COLD static Error null_handle() noexcept {
     return make_error(Errc::deleted, "Buffer has been deleted or donated. Its handle was moved from");

@@ -58,7 +58,7 @@ template <cuda_driver Driver>
                              0ull);
       !e.ok())
     return e;
-  return CudaDmaBuf{OwnedFile(FileNumber{file}), static_cast<Bytes>(start - first), block.size, static_cast<Bytes>(size)};
+  return CudaDmaBuf{own_file(file), static_cast<Bytes>(start - first), block.size, static_cast<Bytes>(size)};
 }
 
 }  // namespace holdfast

@@ -293,6 +293,7 @@ class BasicCudaMulticast {
 
   template <class Bind>
   [[nodiscard]] static Result<BasicCudaMulticast> bound(team_type team, Bind bind) noexcept {
+    if (team.count() == 0) return make_error(Errc::invalid_argument, "a multicast object is for some devices");
     BasicCudaMulticast made;
     Bound& all = *made.bound_.operator->();
     all.team = std::move(team);

@@ -18,7 +18,7 @@ template <cuda_driver Driver>
                            0ull);
       !e.ok())
     return e;
-  return OwnedFile(FileNumber{file});
+  return own_file(file);
 }
 template <cuda_driver Driver>
 [[nodiscard]] Result<ShareBlob> cuda_pool_blob(CudaState<Driver>& state, Block block, const ShareIdentity& self) noexcept {

@@ -18,8 +18,8 @@ namespace holdfast {
 /// The memory lasts while the file is open anywhere, or somebody has it mapped. Threads: as a value.
 class CudaSharedFile {
  public:
-  /// Takes over an open file.
-  CudaSharedFile(int file, const ShareBlob& blob) noexcept : file_(FileNumber{file}), blob_(blob) {}
+  /// Takes over an open file; programs that this one starts do not inherit it.
+  CudaSharedFile(int file, const ShareBlob& blob) noexcept : file_(own_file(file)), blob_(blob) {}
 
   [[nodiscard]] int file() const noexcept { return file_->number; }
   /// Gives the file up to the caller.
