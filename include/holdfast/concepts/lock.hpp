@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 
 #include "holdfast/concepts/sync.hpp"
@@ -55,7 +56,8 @@ class BasicReentrantLock {
  public:
   static constexpr bool reentrant = true;
   void lock() noexcept {
-    if (const char* const self = this_thread(); holder_.load(std::memory_order_relaxed) != self) {
+    // Only whoever holds the lock finds its own number in it.
+    if (const std::size_t self = Sync::thread_slot(); holder_.load(std::memory_order_relaxed) != self) {
       lock_.lock();
       holder_.store(self, std::memory_order_relaxed);
     }
@@ -63,18 +65,14 @@ class BasicReentrantLock {
   }
   void unlock() noexcept {
     if (--depth_ != 0) return;
-    holder_.store(nullptr, std::memory_order_relaxed);
+    holder_.store(nobody, std::memory_order_relaxed);
     lock_.unlock();
   }
 
  private:
-  // An address that no other thread alive has; only whoever holds the lock finds its own in it.
-  [[nodiscard]] static const char* this_thread() noexcept {
-    static thread_local char here = 0;
-    return &here;
-  }
+  static constexpr std::size_t nobody = ~std::size_t{0};
   BasicWordLock<Sync> lock_;
-  typename Sync::template atomic<const char*> holder_{nullptr};
+  typename Sync::template atomic<std::size_t> holder_{nobody};
   std::uint32_t depth_ = 0;
 };
 
