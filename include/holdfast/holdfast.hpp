@@ -70,6 +70,7 @@
 #include "holdfast/buffer/launch.hpp"
 #include "holdfast/buffer/literal.hpp"
 #include "holdfast/buffer/literal_copy.hpp"
+#include "holdfast/buffer/pending_memory.hpp"
 #include "holdfast/buffer/raw_buffer.hpp"
 #include "holdfast/buffer/reference_count.hpp"
 #include "holdfast/buffer/remote.hpp"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "holdfast/backend/host/system_memory.hpp"
+#include "holdfast/buffer/pending_memory.hpp"
 #include "holdfast/buffer/tracked_buffer.hpp"
 #include "holdfast/event/host_event.hpp"
 #include "support/gate.hpp"
@@ -271,7 +272,7 @@ TEST_CASE("transfer: T-C5 and T-C6 memory comes after the buffer, whose size is 
   constexpr std::string_view texts[] = {"tracked_cpu_device_buffer_test", "tuple"};
   for (const std::string_view text : texts) {
     const auto size = static_cast<Bytes>(text.size());
-    auto delayed = std::move(*DeviceRaw::make_delayed(DeviceMemory(device), size));
+    auto delayed = std::move(*PendingMemory<DeviceMemory, Shared>::make(DeviceMemory(device), size));
     CHECK(delayed.buffer.size() == size);
     CHECK(delayed.buffer.data() == nullptr);
     CHECK(!delayed.buffer.allocation_ready().ready());
@@ -292,7 +293,7 @@ TEST_CASE("transfer: T-C5 and T-C6 memory comes after the buffer, whose size is 
 
 TEST_CASE("transfer: T-C7 a slice of memory that failed says so, with the parent's status, in every thread") {
   Device device;
-  auto delayed = std::move(*DeviceRaw::make_delayed(DeviceMemory(device), 64));
+  auto delayed = std::move(*PendingMemory<DeviceMemory, Shared>::make(DeviceMemory(device), 64));
   DeviceRaw slice = *delayed.buffer.slice(10, 20);
   Caller other([&] { CHECK(delayed.memory.fail(make_error(Errc::out_of_memory, "no device memory")).ok()); });
   const auto address = slice.address();
@@ -303,7 +304,7 @@ TEST_CASE("transfer: T-C7 a slice of memory that failed says so, with the parent
 
 TEST_CASE("transfer: T-E9 a slice of an unfulfilled buffer has an allocation event that becomes ready with the memory") {
   Device device;
-  auto delayed = std::move(*DeviceRaw::make_delayed(DeviceMemory(device), 4096));
+  auto delayed = std::move(*PendingMemory<DeviceMemory, Shared>::make(DeviceMemory(device), 4096));
   DeviceRaw slice = *delayed.buffer.slice(0, 512);
   HostEvent ready = slice.allocation_ready();
   CHECK(!ready.ready());
@@ -314,7 +315,7 @@ TEST_CASE("transfer: T-E9 a slice of an unfulfilled buffer has an allocation eve
 
 TEST_CASE("transfer: case 03 E, a failed allocation is told from a failed computation: FAILED_PRECONDITION, and by its text") {
   Device device;
-  auto delayed = std::move(*DeviceRaw::make_delayed(DeviceMemory(device), Bytes{2} << 30));
+  auto delayed = std::move(*PendingMemory<DeviceMemory, Shared>::make(DeviceMemory(device), Bytes{2} << 30));
   auto buffer = std::move(*TrackedBuffer<DeviceMemory>::make(delayed.buffer));
   HostEvent ready = *buffer.ready_event();
   CHECK(!ready.ready());
@@ -324,7 +325,7 @@ TEST_CASE("transfer: case 03 E, a failed allocation is told from a failed comput
   CHECK(sentence(ready.wait()) == "Error in buffer allocation: the device is full");
   HostEvent aborted;
   {
-    auto dropped = std::move(*DeviceRaw::make_delayed(DeviceMemory(device), 4));
+    auto dropped = std::move(*PendingMemory<DeviceMemory, Shared>::make(DeviceMemory(device), 4));
     aborted = dropped.buffer.allocation_ready();
   }
   CHECK(aborted.wait().code == Errc::aborted);

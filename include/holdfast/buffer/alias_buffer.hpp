@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "holdfast/buffer/raw_buffer.hpp"
+#include "holdfast/buffer/pending_memory.hpp"
 #include "holdfast/buffer/shaped_buffer.hpp"
 #include "holdfast/concepts/event.hpp"
 #include "holdfast/core/array_shape.hpp"
@@ -89,7 +89,7 @@ template <class Buffer>
   if (Error e = shape.check(); !e.ok()) return e;
   auto contents = promise_of<Event>(backend);
   if (!contents.ok()) return contents.error();
-  auto delayed = Buffer::raw_type::make_delayed(std::move(backend), buffer_size(shape));
+  auto delayed = AliasPromise<Buffer>::memory_type::make(std::move(backend), buffer_size(shape));
   if (!delayed.ok()) return delayed.error();
   const Event valid = contents->get_event();
   Result<Buffer> buffer = Buffer::make(delayed->buffer, std::span<const Event>(&valid, 1));

@@ -68,13 +68,11 @@ concept copies_to_host = plain_copying<Backend> || host_accessible<Backend>;
 
 template <memory_backend Backend, ownership Own>
 class PendingMemory;
-template <memory_backend Backend, ownership Own>
-struct DelayedBuffer;
 
 /// Bytes in one memory space and a counted share of their ownership; checks ranges, knows nothing of readers or holds.
 ///
 /// A copy or a slice is another owner of the same memory, which goes back to its backend with the last of them. A null
-/// buffer (default made) has no memory and size 0. The memory may come later than the buffer: see `make_delayed`.
+/// buffer (default made) has no memory and size 0. The memory may come later than the buffer: see `PendingMemory`.
 /// Threads: different owners on any threads; one owner as a value. Source: PJRT raw buffer.
 template <memory_backend Backend, ownership Own = Shared>
 class RawBuffer {
@@ -139,23 +137,6 @@ class RawBuffer {
     if (control == nullptr) return make_error(Errc::out_of_memory, "no memory for a control block");
     if (is_mutable) control->contents.store(untracked, std::memory_order_relaxed);
     return RawBuffer(control, block.size);
-  }
-
-  /// Makes a buffer whose size is known and whose memory comes later.
-  ///
-  /// Errors: invalid_argument (negative size), out_of_memory (for the control block or the event).
-  [[nodiscard]] static Result<DelayedBuffer<Backend, Own>> make_delayed(Backend backend, Bytes size) noexcept
-    requires promised_event<event_type>
-  {
-    if (size < 0) return make_error(Errc::invalid_argument, "a negative number of bytes was asked for");
-    auto promise = promise_of<event_type>(backend);
-    if (!promise.ok()) return promise.error();
-    Result<RawBuffer> buffer = adopt(std::move(backend), Block{});
-    if (!buffer.ok()) return buffer.error();
-    buffer->size_ = size;
-    buffer->control_->allocation = promise->get_event();
-    RawBuffer other = *buffer;
-    return DelayedBuffer<Backend, Own>{std::move(*buffer), PendingMemory<Backend, Own>(std::move(other), std::move(*promise))};
   }
 
   [[nodiscard]] Bytes size() const noexcept { return size_; }
@@ -295,56 +276,6 @@ class RawBuffer {
   Control* control_ = nullptr;
   Bytes offset_ = 0;
   Bytes size_ = 0;
-};
-
-/// The write end of memory that comes later; dropped unset, the memory has failed as `aborted`. Threads: one at a time.
-template <memory_backend Backend, ownership Own>
-class PendingMemory {
- public:
-  using buffer_type = RawBuffer<Backend, Own>;
-  using promise_type = typename buffer_type::event_type::promise_type;
-  PendingMemory(buffer_type buffer, promise_type promise) noexcept : buffer_(std::move(buffer)), promise_(std::move(promise)) {}
-
-  /// Makes the memory now. Errors: the backend's own, with which the memory has failed; wrong_state (set before).
-  Error allocate(Alignment alignment = default_alignment) noexcept {
-    if (!promise_.pending()) return make_error(Errc::wrong_state, "the memory was already set");
-    Result<Block> block = buffer_.control_->backend.allocate(buffer_.size(), alignment);
-    if (!block.ok()) return static_cast<void>(fail(block.error())), block.error();
-    buffer_.control_->block = *block;
-    return promise_.set();
-  }
-  /// Takes over another buffer's memory, of the same size, which this one's owners then share.
-  ///
-  /// Errors: invalid_argument (the size, no memory), that of the other's allocation; wrong_state (set before). Threads:
-  /// blocks until the other's memory is there.
-  Error fulfil(buffer_type other) noexcept {
-    if (!promise_.pending()) return make_error(Errc::wrong_state, "the memory was already set");
-    if (!other) return buffer_type::no_memory();
-    if (other.size() != buffer_.size()) return bounds_error(buffer_.size(), 0, other.size());
-    if (Result<std::byte*> there = other.address(); !there.ok()) return there.error();
-    using Control = typename buffer_type::Control;
-    Control& control = *buffer_.control_;
-    control.block = other.block();
-    control.owned = false;
-    control.is_mutable = other.is_mutable();
-    if (other.content_identity() == 0) buffer_.stop_content_identity();
-    control.foreign = {[](void* share, Block) noexcept { buffer_type last(static_cast<Control*>(share), 0); },
-                       std::exchange(other.control_, nullptr)};
-    return promise_.set();
-  }
-  /// Says that the memory will never be there. Errors: wrong_state (set before).
-  Error fail(const Error& error) noexcept { return promise_.set_error(error); }
-
- private:
-  buffer_type buffer_;
-  promise_type promise_;
-};
-
-/// A buffer whose memory is not there yet, and the end that brings it.
-template <memory_backend Backend, ownership Own>
-struct DelayedBuffer {
-  RawBuffer<Backend, Own> buffer;
-  PendingMemory<Backend, Own> memory;
 };
 
 /// Bytes with one owner: a block and, unless it is empty, its backend; nothing beside them. Threads: as a value.
