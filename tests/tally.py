@@ -11,7 +11,7 @@ import json
 import re
 import sys
 
-DOCTEST = re.compile(r"^\[doctest\] test cases:\s*\d+\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed\s*\|\s*(\d+) skipped", re.M)
+DOCTEST = re.compile(r"^\[doctest\] test cases:\s*\d+\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed(?:\s*\|\s*(\d+) skipped)?", re.M)
 PLAIN = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
 SKIPPED_CASE = re.compile(r"^\[holdfast\] skipped: (.*?) \| (.*)$", re.M)  # support/shared.hpp
 SKIPPED_CHECK = re.compile(r"^skipped (.*)$", re.M)  # checks.py
@@ -67,6 +67,7 @@ def self_test():
 
     doctest = "[doctest] test cases:  9 |  7 passed | 2 failed | 1 skipped\n"
     gives("doctest's cases are added up", "FAIL", doctest + doctest, 14, 4, 2)
+    gives("cases that a filter left out are not skipped", "OK", "[doctest] test cases: 53 | 53 passed | 0 failed |\n", 53, 0, 0)
     gives("a colour does not hide a tally", "FAIL", "\x1b[0;36m[doctest] \x1b[0mtest cases:  9 | \x1b[32m 7 passed\x1b[0m | \x1b[31m2 failed\x1b[0m | 1 skipped\n", 7, 2, 1)
     gives("a case that skips itself counts once, as skipped", "OK",
           "[holdfast] skipped: a: b | no x\n[holdfast] skipped: a: b | no y\n[doctest] test cases: 2 | 2 passed | 0 failed | 0 skipped\n", 1, 0, 1)
