@@ -78,7 +78,9 @@ TEST_CASE("pinned: mlock really locks, and says RLIMIT_MEMLOCK when that is pass
   REQUIRE(before >= 0);
   const Result<Block> block = memory.allocate(3 * 4096, Alignment(4096));
   if (block.ok()) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // under these the C library's mlock does nothing
     CHECK(locked() == before + 3 * 4096);
+#endif
     memory.deallocate(*block);
     CHECK(locked() == before);
   } else {

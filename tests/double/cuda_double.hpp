@@ -85,6 +85,7 @@ class CudaDouble {
   /// A kernel: a function that runs in its turn, and what it touches.
   template <class F>
   void launch(CUstream stream, std::string_view name, std::initializer_list<MemoryTouch> touches, F f) {
+    const std::scoped_lock lock(mutex_);
     Stream* s = streams_.find(stream);
     if (s == nullptr) return misused("launch on a stream that is no more");
     if (!check_access(s->device, {touches.begin(), touches.size()})) return;

@@ -2,6 +2,7 @@
 // A program planned for a test, and a backend that counts and fails.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -63,8 +64,8 @@ struct PlannedText {
 
 /// What a `CountingMemory` has given, and when it fails.
 struct Counts {
-  int allocations = 0;
-  int alive = 0;
+  std::atomic<int> allocations{0};
+  std::atomic<int> alive{0};  // streams of the host free as well
   int fail_at = -1;  ///< the number of the allocation that fails; -1: none
 };
 
