@@ -105,7 +105,7 @@ TEST_CASE("cuda import cache: what its owner freed and made anew at the same add
   CHECK(!fresh.blob().same_allocation(old.blob()));
   const Import other = std::move(*p.open(fresh));
   CHECK(p.cache.size() == 2);
-  CHECK(!p.open(CudaSharedFile(-1, [&] {
+  CHECK(!p.open(CudaSharedFile({}, [&] {
            ShareBlob gone = old.blob();
            gone.allocation += 1000;  // never there
            return gone;

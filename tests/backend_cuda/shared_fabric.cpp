@@ -2,14 +2,13 @@
 #include "holdfast/backend/cuda/shared_fabric.hpp"
 
 #include <doctest/doctest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <utility>
 
 #include "double/cuda_world.hpp"
 #include "holdfast/backend/cuda/vmm_memory.hpp"
+#include "support/child.hpp"
 
 using namespace holdfast;
 using namespace holdfast::literals;
@@ -37,20 +36,15 @@ TEST_CASE("cuda fabric: MD1 what one process writes another reads, and back, by 
   Sharer here;
   const ShareBlobBytes bytes = write_share_blob(*here.memory.share_fabric(here.block, mine));
   here.block.data[3_MiB - 1] = std::byte{7};
-  const ::pid_t child = ::fork();
-  if (child == 0) {
-    CudaDouble cuda;
-    const auto context = std::move(*DoubleContext::make(cuda.driver(), 0));
-    const Result<Import> got = Import::open(context, *read_share_blob(bytes), theirs, 3);
-    if (!got.ok()) ::_exit(1);
-    if (got->block().size != 3_MiB || got->block().data[3_MiB - 1] != std::byte{7}) ::_exit(2);
-    std::memset(got->block().data, 8, 3_MiB);
-    ::_exit(0);
-  }
-  int status = -1;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(status_in_child([&] {
+          CudaDouble cuda;
+          const auto context = std::move(*DoubleContext::make(cuda.driver(), 0));
+          const Result<Import> got = Import::open(context, *read_share_blob(bytes), theirs, 3);
+          if (!got.ok()) return 1;
+          if (got->block().size != 3_MiB || got->block().data[3_MiB - 1] != std::byte{7}) return 2;
+          std::memset(got->block().data, 8, 3_MiB);
+          return 0;
+        }) == 0);
   CHECK(here.block.data[0] == std::byte{8});
   CHECK(here.block.data[3_MiB - 1] == std::byte{8});
 }

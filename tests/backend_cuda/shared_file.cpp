@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -13,6 +12,7 @@
 #include "double/cuda_world.hpp"
 #include "holdfast/backend/cuda/vmm_memory.hpp"
 #include "holdfast/backend/host/process_identity.hpp"
+#include "support/child.hpp"
 
 using namespace holdfast;
 using namespace holdfast::literals;
@@ -36,22 +36,17 @@ TEST_CASE("cuda shared file: MD1 what one process writes another reads, and back
   const int file = here.memory.share(here.block, *process_identity(1))->release();
   const ShareBlobBytes blob = write_share_blob(here.memory.share(here.block, *process_identity(1))->blob());
   here.block.data[3_MiB - 1] = std::byte{7};
-  const ::pid_t child = ::fork();
-  if (child == 0) {
-    CudaDouble cuda;
-    const auto context = std::move(*DoubleContext::make(cuda.driver(), 0));
-    const Result<Import> got = Import::open(context, file, *read_share_blob(blob), *process_identity(0), 1);
-    ::close(file);
-    if (!got.ok()) ::_exit(1);
-    if (got->block().size != 3_MiB || got->block().data[3_MiB - 1] != std::byte{7}) ::_exit(2);
-    std::memset(got->block().data, 8, 3_MiB);
-    ::_exit(0);
-  }
-  int status = -1;
-  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status_in_child([&] {
+          CudaDouble cuda;
+          const auto context = std::move(*DoubleContext::make(cuda.driver(), 0));
+          const Result<Import> got = Import::open(context, file, *read_share_blob(blob), *process_identity(0), 1);
+          ::close(file);
+          if (!got.ok()) return 1;
+          if (got->block().size != 3_MiB || got->block().data[3_MiB - 1] != std::byte{7}) return 2;
+          std::memset(got->block().data, 8, 3_MiB);
+          return 0;
+        }) == 0);
   CHECK((::fcntl(file, F_GETFD) & FD_CLOEXEC) != 0);  // programs that are started do not inherit it
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
   CHECK(here.block.data[0] == std::byte{8});
   CHECK(here.block.data[3_MiB - 1] == std::byte{8});
   ::close(file);

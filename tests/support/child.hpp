@@ -26,4 +26,14 @@ bool aborts(F f) {
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
+/// Runs `f` in a child process and gives the status that it returns; -1: it ended otherwise.
+template <class F>
+int status_in_child(F f) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) _exit(f());
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 }  // namespace holdfast::testing

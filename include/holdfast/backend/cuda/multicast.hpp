@@ -59,14 +59,11 @@ class BasicCudaMulticastTeam {
 
   /// Makes a file that stands for the object, for another process of this host. Errors: unsupported (made without), the driver's.
   [[nodiscard]] Result<CudaSharedFile> share(const ShareIdentity& self) const noexcept {
-    int file = -1;
     if ((object_->shared_by & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0)
       return make_error(Errc::unsupported, "the multicast object was not made to be shared by a file");
-    if (Error e = object_->states[0]->call(cuda_call::MemExportToShareableHandle{}, static_cast<void*>(&file), object_->handle,
-                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull);
-        !e.ok())
-      return e;
-    return CudaSharedFile(file, described(ShareKind::multicast_file, self));
+    Result<OwnedFile> file = detail::cuda_export_file(*object_->states[0], object_->handle);
+    if (!file.ok()) return file.error();
+    return CudaSharedFile(std::move(*file), described(ShareKind::multicast_file, self));
   }
   /// Names it for another process of any host of the fabric. Errors: unsupported (made without, or the driver permitted none
   /// then), the driver's own.

@@ -94,14 +94,14 @@ template <cuda_driver Driver>
   if (ways->ipc) {
     const Result<ShareBlob> blob = share_cuda_block(context, block, self);
     if (!blob.ok()) return blob.error();
-    return CudaSharedFile(-1, *blob);
+    return CudaSharedFile({}, *blob);
   }
   if (ways->pool != nullptr) {
     Result<OwnedFile> file = detail::cuda_pool_file(state, ways->pool);
     if (!file.ok()) return file.error();
     const Result<ShareBlob> blob = detail::cuda_pool_blob(state, block, self);
     if (!blob.ok()) return blob.error();
-    return CudaSharedFile(file->release().number, *blob);
+    return CudaSharedFile(std::move(*file), *blob);
   }
   if (!ways->file && !ways->fabric) return make_error(Errc::unsupported, "the memory was not made to be shared by a file or by fabric");
   const auto retained = detail::cuda_retain(state, block.data);
@@ -109,7 +109,7 @@ template <cuda_driver Driver>
   if (!ways->file) {
     const Result<ShareBlob> blob = detail::cuda_share_fabric(state, (*retained)->handle, block, self);
     if (!blob.ok()) return blob.error();
-    return CudaSharedFile(-1, *blob);
+    return CudaSharedFile({}, *blob);
   }
   return detail::cuda_share_file(state, (*retained)->handle, block, self);
 }

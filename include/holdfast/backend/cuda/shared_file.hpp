@@ -18,8 +18,7 @@ namespace holdfast {
 /// The memory lasts while the file is open anywhere, or somebody has it mapped. Threads: as a value.
 class CudaSharedFile {
  public:
-  /// Takes over an open file; programs that this one starts do not inherit it.
-  CudaSharedFile(int file, const ShareBlob& blob) noexcept : file_(own_file(file)), blob_(blob) {}
+  CudaSharedFile(OwnedFile file, const ShareBlob& blob) noexcept : file_(std::move(file)), blob_(blob) {}
 
   [[nodiscard]] int file() const noexcept { return file_->number; }
   /// Gives the file up to the caller.
@@ -32,16 +31,23 @@ class CudaSharedFile {
 };
 
 namespace detail {
+// A file for memory or for a multicast object.
+template <cuda_driver Driver>
+[[nodiscard]] Result<OwnedFile> cuda_export_file(const CudaState<Driver>& state, CudaHandle memory) noexcept {
+  int file = -1;
+  if (Error e = state.call(cuda_call::MemExportToShareableHandle{}, static_cast<void*>(&file), memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull);
+      !e.ok())
+    return e;
+  return own_file(file);
+}
 // Virtual memory by its handle, which stays its owner's.
 template <cuda_driver Driver>
 [[nodiscard]] Result<CudaSharedFile> cuda_share_file(CudaState<Driver>& state, CudaHandle memory, Block block, const ShareIdentity& self) noexcept {
   ShareBlob blob{ShareKind::cuda_file, self, 0, {}};
   if (Error e = cuda_describe(state, block, blob); !e.ok()) return e;
-  int file = -1;
-  if (Error e = state.call(cuda_call::MemExportToShareableHandle{}, static_cast<void*>(&file), memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull);
-      !e.ok())
-    return e;
-  return CudaSharedFile(file, blob);
+  Result<OwnedFile> file = cuda_export_file(state, memory);
+  if (!file.ok()) return file.error();
+  return CudaSharedFile(std::move(*file), blob);
 }
 }  // namespace detail
 
